@@ -1,0 +1,3 @@
+"""kiel: the Kafka client for Tornado applications."""
+
+__version__ = "0.9.0"

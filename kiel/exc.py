@@ -1,0 +1,153 @@
+"""Every error that kiel raises; all of them are a :class:`KielError`."""
+
+
+class KielError(Exception):
+    """The base of every error that kiel raises."""
+
+
+class ConfigurationError(KielError):
+    """A setting that can't be right; the message names it and what it may be."""
+
+
+class UsageError(KielError):
+    """A call that can't be right at this time: on a closed client, in a forked child, twice at once."""
+
+
+class MissingDependencyError(KielError):
+    """Something optional is needed and isn't installed; the message names the package."""
+
+
+class NoBrokersError(KielError):
+    """None of the brokers could be reached; the message lists each address with its reason."""
+
+
+class NoOffsetsError(KielError):
+    """A partition has no offset to read from: out of range, with ``auto_offset_reset="none"``."""
+
+
+class DeadlineError(KielError):
+    """An operation with a time-out of its own didn't end in time; ``cause`` is the last failure, if any."""
+
+    def __init__(self, message, cause=None):
+        super(DeadlineError, self).__init__(message)
+        self.cause = cause
+
+
+class BrokerConnectionError(KielError):
+    """A broker couldn't be reached, or hung up; whatever waited on its connection fails with this.
+
+    ``address`` is "host:port" and ``stage`` is where it went wrong: "resolve", "connect",
+    "handshake", "read", "write" or "closed".
+    """
+
+    def __init__(self, address, stage, reason):
+        super(BrokerConnectionError, self).__init__("broker at %s: %s (%s)" % (address, reason, stage))
+        self.address = address
+        self.stage = stage
+
+
+class RequestTimeoutError(BrokerConnectionError):
+    """A response was overdue; its connection is closed, since nothing after it could be trusted."""
+
+
+class UnhandledResponseError(KielError):
+    """A response came to a client that has no ``handle_<api>_response`` method for it."""
+
+
+class ProtocolError(KielError):
+    """Bytes that don't follow Kafka's protocol.
+
+    ``api`` (a name), ``version`` and ``position`` (a byte offset into the message) say where; each is None
+    where it isn't known.
+    """
+
+    def __init__(self, reason, api=None, version=None, position=None):
+        self.reason, self.api, self.version, self.position = reason, api, version, position
+        where = [
+            label % value
+            for label, value in (("%s", api), ("version %d", version), ("byte %d", position))
+            if value is not None
+        ]
+        super(ProtocolError, self).__init__("%s: %s" % (", ".join(where), reason) if where else reason)
+
+
+class UnsupportedVersionError(KielError):
+    """The broker and kiel share no version of an API that could carry the request."""
+
+
+class UnsupportedCodecError(KielError):
+    """Records are compressed with a codec that is unknown, or that nothing installed can read or write."""
+
+
+class RecordError(KielError):
+    """A record or batch at one place of a log can't be read; ``cause`` says why.
+
+    ``topic``, ``partition`` and ``offset`` say where.
+    """
+
+    def __init__(self, topic, partition, offset, cause):
+        super(RecordError, self).__init__("%s[%d] at offset %d: %s" % (topic, partition, offset, cause))
+        self.topic, self.partition, self.offset, self.cause = topic, partition, offset, cause
+
+
+class CorruptRecordError(RecordError):
+    """The bytes of a batch are damaged, or compressed in a way that can't be read here.
+
+    The position stays: the partition is fetched again after a while, and ``seek`` passes over the batch.
+    """
+
+
+class RecordTooLargeError(KielError):
+    """A record is larger than the limit that applies to it; the message names the limit."""
+
+
+class DeserializationError(KielError):
+    """A value's deserializer failed; ``record`` is the Record with its raw value, ``cause`` the failure."""
+
+    def __init__(self, record, cause):
+        super(DeserializationError, self).__init__(
+            "%s[%d] at offset %d can't be deserialized: %s: %s"
+            % (record.topic, record.partition, record.offset, type(cause).__name__, cause)
+        )
+        self.record, self.cause = record, cause
+
+
+class ProduceError(KielError):
+    """A record was not acknowledged; ``cause`` says why.
+
+    ``topic`` and ``partition`` (None if it wasn't chosen yet) say where it was going.
+    """
+
+    def __init__(self, topic, partition, cause):
+        where = topic if partition is None else "%s[%d]" % (topic, partition)
+        super(ProduceError, self).__init__("record for %s was not acknowledged: %s" % (where, cause))
+        self.topic, self.partition, self.cause = topic, partition, cause
+
+
+class BrokerError(KielError):
+    """An error code from a broker.
+
+    ``code`` and ``name`` are Kafka's (an unknown code is named UNKNOWN_CODE), ``retriable`` is whether the same
+    request may succeed later, and ``about`` is the topic, partition, group or API that it concerns.
+    """
+
+    def __init__(self, code, name, retriable, about=None, text=None):
+        message = "%s (error %d)" % (name, code)
+        if about is not None:
+            message = "%s: %s" % (about, message)
+        if text:
+            message = "%s: %s" % (message, text)
+        super(BrokerError, self).__init__(message)
+        self.code, self.name, self.retriable, self.about, self.text = code, name, retriable, about, text
+
+
+class AuthorizationError(BrokerError):
+    """The broker refuses this principal the topic, group, cluster or transactional id."""
+
+
+class InvalidTopicError(BrokerError):
+    """A topic's name that no broker accepts."""
+
+
+class UnknownTopicError(BrokerError):
+    """A topic or partition that doesn't exist, or that this principal may not know of."""
