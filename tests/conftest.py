@@ -1,6 +1,10 @@
+import collections
 import logging
 
 import pytest
+
+from tests.support import kafka as kafka_servers
+from tests.support import maven, needs
 
 WATCHED = ("kiel", "tornado", "asyncio", "concurrent")
 
@@ -41,3 +45,44 @@ def logbook():
     for logger in loggers:
         logger.removeHandler(book)
     assert book.lines() == []
+
+
+def require_kafka():
+    lacking = maven.lacking()
+    if lacking:
+        needs.missing("a real Kafka can't be started: %s" % lacking)
+
+
+@pytest.fixture(scope="session")
+def kafka():
+    """One real broker (tests.support.kafka.KafkaServers), started once for all tests: use a topic name of your own."""
+    require_kafka()
+    with kafka_servers.KafkaServers() as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def three_brokers():
+    require_kafka()
+    with kafka_servers.KafkaServers(brokers=3, config={"min.insync.replicas": 2}) as servers:
+        yield servers
+
+
+@pytest.fixture
+def kafka_cluster(three_brokers):
+    """Three real brokers with min.insync.replicas=2, shared by a module's tests; all are up as a test begins."""
+    three_brokers.heal()
+    return three_brokers
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if {"kafka", "three_brokers"} & set(item.fixturenames):
+            item.add_marker(pytest.mark.kafka)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say last how many tests were skipped and why."""
+    reasons = collections.Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    for reason, count in sorted(reasons.items()):
+        terminalreporter.write_line("%d skipped: %s" % (count, reason.replace("Skipped: ", "")))

@@ -1,0 +1,48 @@
+# make demo and make test need nothing but Python 3.8 or later (PYTHON=...); tests against a real Kafka also Java 17 and Maven.
+PYTHON ?= python3
+VENV := .venv
+TOOLS := .tools
+export KIEL_CACHE ?= $(CURDIR)/.cache
+export KIEL_SERVER_PYTHON ?= $(CURDIR)/$(VENV)/bin/python
+
+.PHONY: demo test test-all lint docs clean
+
+demo: $(VENV)/demo.stamp
+	$(VENV)/bin/python examples/flights.py
+
+test: $(VENV)/test.stamp
+	$(VENV)/bin/pytest -m "not slow"
+
+test-all: lint docs $(VENV)/test.stamp $(TOOLS)/stamp
+	$(VENV)/bin/pytest -m slow
+	$(TOOLS)/bin/tox $(if $(CI),--skip-missing-interpreters=false)
+
+lint: $(TOOLS)/stamp
+	$(TOOLS)/bin/ruff check .
+
+docs: $(VENV)/docs.stamp
+	$(VENV)/bin/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) $(TOOLS) .tox .cache build dist docs/_build *.egg-info .pytest_cache .hypothesis .ruff_cache
+
+# Each stamp is younger than what it was installed from: a changed setup.py is installed anew.
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/demo.stamp: setup.py pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable ".[demo]"
+	touch $@
+
+$(VENV)/test.stamp: setup.py pyproject.toml tests/requirements.txt | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable ".[testing]" -r tests/requirements.txt
+	touch $@
+
+$(VENV)/docs.stamp: setup.py pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+$(TOOLS)/stamp: .ci/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet -r .ci/tools.txt
+	touch $@
