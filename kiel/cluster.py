@@ -1,0 +1,346 @@
+"""The cluster as this client knows it: brokers, the leaders of the topics in use, and one connection a broker."""
+import collections
+import logging
+
+from tornado import gen, ioloop
+
+from kiel import connection, futures
+from kiel.exc import BrokerConnectionError, DeadlineError, KielError, NoBrokersError, UnknownTopicError
+from kiel.protocol import errors
+from kiel.protocol.metadata import MetadataRequest, MetadataRequestTopic
+
+log = logging.getLogger(__name__)
+
+# A bootstrap address that hasn't answered after this many seconds gets company from the next one.
+STAGGER = 1.0
+
+# How often metadata may be asked for in any one second, however many retries want it.
+REFRESHES_PER_SECOND = 10
+
+Broker = collections.namedtuple("Broker", ("id", "host", "port", "rack"))
+
+# ``leader`` is None while there is none; ``leader_epoch`` is -1 where the broker doesn't tell.
+Partition = collections.namedtuple("Partition", ("leader", "leader_epoch", "replicas", "isr"))
+
+
+class Cluster(object):
+    """Metadata of just the topics that are asked for, kept fresh, and connections that are opened when needed.
+
+    :param addresses: [(host, port)] to start from; they are used again whenever no known broker answers
+    :param settings: what each connection needs (kiel.connection.Settings)
+    :param reconnect_delay: attempt -> seconds to wait before connecting again to a broker that couldn't be reached
+    :param retry_delay: attempt -> seconds to wait before asking again for a topic that isn't ready
+    :param max_age: seconds after which metadata is asked for anew
+    """
+
+    def __init__(self, addresses, settings, reconnect_delay, retry_delay, max_age):
+        self.brokers = {}
+        self.topics = {}
+        self.topic_errors = {}
+        self.topic_ids = {}
+        self.controller_id = None
+        self.cluster_id = None
+        self.auto_create = False
+        self.on_change = []
+        self._addresses = addresses
+        self._settings = settings
+        self._reconnect_delay = reconnect_delay
+        self._retry_delay = retry_delay
+        self._max_age = max_age
+        self._loop = ioloop.IOLoop.current()
+        self._tracked = set()
+        self._connections = {}
+        self._alive = set()
+        self._opening = {}
+        self._failures = collections.Counter()
+        self._retry_at = {}
+        self._refreshing = None
+        self._refreshes = collections.deque(maxlen=REFRESHES_PER_SECOND)
+        self._aging = None
+        self._stopped = False
+        self._unreachable = False
+
+    @gen.coroutine
+    def start(self):
+        """Reach one of the brokers and learn of the others; NoBrokersError tells why each address failed."""
+        yield self.refresh()
+
+    def stop(self):
+        """Close every connection; whatever waits on one fails."""
+        self._stopped = True
+        if self._aging is not None:
+            self._loop.remove_timeout(self._aging)
+        for each in list(self._alive):
+            each.close()
+
+    def leader(self, topic, partition):
+        """The id of the broker that leads the partition, or None if that isn't known or there is none."""
+        found = self.topics.get(topic, {}).get(partition)
+        return found.leader if found is not None else None
+
+    def api_versions(self, broker_id, key):
+        """(lowest, highest) version of the API that the broker speaks; None if it doesn't, or isn't connected."""
+        found = self._connections.get(broker_id)
+        return found.versions.get(key) if found is not None else None
+
+    # -- metadata
+
+    @gen.coroutine
+    def topic(self, name, timeout_ms):
+        """{partition: Partition} of a topic, which is tracked from then on.
+
+        A topic that the broker refuses raises its BrokerError at once (InvalidTopicError, AuthorizationError); one that
+        doesn't exist, or isn't ready, after `timeout_ms` (UnknownTopicError, or DeadlineError with the last failure).
+        """
+        self._tracked.add(name)
+        deadline = self._loop.time() + timeout_ms / 1000.0
+        attempt, cause = 0, None
+        while name not in self.topics:
+            error = self.topic_errors.get(name)
+            if error is not None and not error.retriable:
+                raise error
+            try:
+                yield futures.within(deadline - self._loop.time(), self.refresh())
+            except gen.TimeoutError:
+                raise self._not_ready(name, timeout_ms, cause or error)
+            except NoBrokersError as failure:
+                cause = failure
+            error = self.topic_errors.get(name)
+            if name in self.topics or (error is not None and not error.retriable):
+                continue
+            pause = self._retry_delay(attempt)
+            attempt += 1
+            if self._loop.time() + pause > deadline:
+                raise self._not_ready(name, timeout_ms, error or cause)
+            yield gen.sleep(pause)
+        raise gen.Return(self.topics[name])
+
+    def _not_ready(self, name, timeout_ms, cause):
+        if isinstance(cause, (UnknownTopicError, NoBrokersError)):
+            return cause
+        return DeadlineError("topic %s was not ready within %d ms: %s" % (name, timeout_ms, cause), cause)
+
+    def track(self, name):
+        """Ask for the topic's metadata from the next refresh on."""
+        self._tracked.add(name)
+
+    def forget(self, name):
+        """Stop asking for the topic's metadata."""
+        self._tracked.discard(name)
+        self.topics.pop(name, None)
+        self.topic_errors.pop(name, None)
+
+    def refresh(self):
+        """A Future that ends with the next answer about the tracked topics; NoBrokersError if no broker gives one.
+
+        Calls at the same time share one request, and there are at most REFRESHES_PER_SECOND.
+        """
+        if self._refreshing is None:
+            self._refreshing = futures.keep_quiet(self._refresh())
+            self._refreshing.add_done_callback(self._refreshed)
+        return self._refreshing
+
+    def _refreshed(self, _):
+        self._refreshing = None
+        if self._aging is not None:
+            self._loop.remove_timeout(self._aging)
+        if not self._stopped:
+            self._aging = self._loop.call_later(self._max_age, self.heal)
+
+    @gen.coroutine
+    def heal(self):
+        """Refresh, but leave it to the callers' next tries to find that no broker can be reached."""
+        try:
+            yield self.refresh()
+        except KielError as error:
+            log.debug("the cluster could not be healed: %s", error)
+
+    @gen.coroutine
+    def _refresh(self):
+        if len(self._refreshes) == REFRESHES_PER_SECOND:
+            yield gen.sleep(max(0, self._refreshes[0] + 1 - self._loop.time()))
+        self._check_running()
+        self._refreshes.append(self._loop.time())
+        response = yield self._ask_anyone(sorted(self._tracked))
+        self._update(response)
+        for callback in list(self.on_change):
+            callback()
+
+    @gen.coroutine
+    def _ask_anyone(self, names):
+        """The metadata response of the first broker that gives one: connected ones first, the idlest before."""
+        reasons = []
+        known = sorted(self.brokers, key=self._busyness)
+        for broker_id in known:
+            if broker_id not in self._connections and self._loop.time() < self._retry_at.get(broker_id, 0):
+                continue
+            try:
+                chosen = yield self.connection(broker_id)
+                response = yield self._ask(chosen, names)
+                raise gen.Return(response)
+            except KielError as error:
+                reasons.append(str(error))
+        chosen = yield self._bootstrap(reasons)
+        try:
+            response = yield self._ask(chosen, names)
+        except KielError as error:
+            chosen.close()
+            raise self._no_brokers(reasons + [str(error)])
+        self._adopt(chosen, response)
+        raise gen.Return(response)
+
+    def _busyness(self, broker_id):
+        found = self._connections.get(broker_id)
+        return (found is None, found.pending if found is not None else 0, broker_id)
+
+    @gen.coroutine
+    def _ask(self, chosen, names):
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+        if chosen.version_for(request) >= 4:
+            request.allow_auto_topic_creation = self.auto_create
+        response = yield chosen.send(request)
+        raise gen.Return(response)
+
+    @gen.coroutine
+    def _bootstrap(self, reasons):
+        """A Connection to the first bootstrap address that answers; the slow ones don't hold up the others."""
+        waiting = list(self._addresses)
+        racing = []
+        while waiting or racing:
+            if waiting:
+                racing.append(futures.keep_quiet(self._connect(*waiting.pop(0))))
+            step = STAGGER if waiting else self._settings.connect_timeout
+            winner = yield _first(racing, step)
+            if winner is None:
+                continue
+            racing.remove(winner)
+            if winner.exception() is None:
+                for loser in racing:
+                    loser.add_done_callback(_close_result)
+                self._check_running(winner.result())
+                raise gen.Return(winner.result())
+            reasons.append(str(winner.exception()))
+        raise self._no_brokers(reasons)
+
+    def _no_brokers(self, reasons):
+        self._check_running()
+        error = NoBrokersError("no broker could be reached: %s" % "; ".join(reasons))
+        if not self._unreachable:
+            self._unreachable = True
+            log.warning("%s", error)
+        return error
+
+    def _adopt(self, chosen, response):
+        """Keep a bootstrap connection as that of the broker that is advertised at the same address."""
+        for broker in response.brokers:
+            if (broker.host, broker.port) == (chosen.host, chosen.port) and broker.node_id not in self._connections:
+                self._keep(broker.node_id, chosen)
+                return
+        chosen.close()
+
+    def _update(self, response):
+        if self._unreachable:
+            self._unreachable = False
+            log.info("brokers can be reached again")
+        if response.brokers:
+            self.brokers = {
+                each.node_id: Broker(each.node_id, each.host, each.port, each.rack) for each in response.brokers
+            }
+        self.controller_id, self.cluster_id = response.controller_id, response.cluster_id
+        for topic in response.topics:
+            if topic.name in self._tracked:
+                self._update_topic(topic)
+        for broker_id, used in list(self._connections.items()):
+            known = self.brokers.get(broker_id)
+            if known is not None and (known.host, known.port) != (used.host, used.port):
+                used.close()
+
+    def _update_topic(self, topic):
+        if topic.error_code:
+            error = errors.exception(topic.error_code, about="topic %s" % topic.name)
+            self.topic_errors[topic.name] = error
+            if isinstance(error, UnknownTopicError) or not error.retriable:
+                self.topics.pop(topic.name, None)
+            return
+        self.topic_errors.pop(topic.name, None)
+        self.topic_ids[topic.name] = topic.topic_id
+        self.topics[topic.name] = {
+            each.partition_index: Partition(
+                each.leader_id if each.leader_id >= 0 else None,
+                each.leader_epoch,
+                tuple(each.replica_nodes),
+                tuple(each.isr_nodes),
+            )
+            for each in topic.partitions
+        }
+
+    # -- connections
+
+    def connection(self, broker_id):
+        """A Future of a Connection to the broker that is ready; calls at the same time share one attempt."""
+        if broker_id not in self._opening:
+            future = futures.keep_quiet(self._open(broker_id))
+            if future.done():
+                return future
+            self._opening[broker_id] = future
+            future.add_done_callback(lambda _: self._opening.pop(broker_id, None))
+        return self._opening[broker_id]
+
+    @gen.coroutine
+    def _open(self, broker_id):
+        self._check_running()
+        found = self._connections.get(broker_id)
+        if found is not None:
+            raise gen.Return(found)
+        pause = self._retry_at.get(broker_id, 0) - self._loop.time()
+        if pause > 0:
+            yield gen.sleep(pause)
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerConnectionError("broker %d" % broker_id, "resolve", "the cluster doesn't list it")
+        try:
+            opened = yield self._connect(broker.host, broker.port)
+        except KielError:
+            self._retry_at[broker_id] = self._loop.time() + self._reconnect_delay(self._failures[broker_id])
+            self._failures[broker_id] += 1
+            raise
+        self._check_running(opened)
+        self._failures.pop(broker_id, None)
+        self._keep(broker_id, opened)
+        raise gen.Return(opened)
+
+    def _connect(self, host, port):
+        return connection.connect(host, port, self._settings, self._alive)
+
+    def _keep(self, broker_id, opened):
+        self._connections[broker_id] = opened
+        opened.on_fail.append(lambda broken: self._lost(broker_id, broken))
+
+    def _lost(self, broker_id, broken):
+        log.debug("broker %d: %s", broker_id, broken.cause)
+        if self._connections.get(broker_id) is broken:
+            del self._connections[broker_id]
+
+    def _check_running(self, opened=None):
+        if self._stopped:
+            if opened is not None:
+                opened.close()
+            raise BrokerConnectionError("any address", "closed", "the client is closed")
+
+
+def _close_result(ended):
+    if not ended.cancelled() and ended.exception() is None:
+        ended.result().close()
+
+
+@gen.coroutine
+def _first(racing, seconds):
+    """The first of the Futures in `racing` to end, or None after `seconds`."""
+    bell = futures.Bell()
+    ended = [each for each in racing if each.done()]
+    if not ended:
+        for each in racing:
+            each.add_done_callback(lambda _: bell.ring())
+        yield bell.wait(seconds)
+        ended = [each for each in racing if each.done()]
+    raise gen.Return(ended[0] if ended else None)
