@@ -114,7 +114,7 @@ class Batch(object):
             data = b"".join(plain)
             position, end = 0, len(data)
             self._check_count(end)
-            del plain, piece
+            del plain
         append_time = self.max_timestamp if self.timestamp_type == APPEND_TIME else None
         try:
             for columns in pure.decode(

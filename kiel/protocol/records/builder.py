@@ -38,20 +38,19 @@ class BatchBuilder(object):
 
         ProtocolError for anything else, and the batch stays as it was.
         """
-        if not isinstance(timestamp, six.integer_types) or not _NO_TIMESTAMP <= timestamp <= _MOST_INT64:
-            raise exc.ProtocolError("a timestamp is milliseconds since 1970, or -1, not %r" % (timestamp,))
-        if value is not None and type(value) is not bytes:
+        if type(timestamp) is not int or not _NO_TIMESTAMP <= timestamp <= _MOST_INT64:
+            _check_timestamp(timestamp)
+        if type(value) is not bytes:
             pure.check_bytes(value)
         count = self.count
-        base = self._base_timestamp if count else timestamp
-        record = pure.encode(timestamp - base, count, key, value, headers)
-        self._records.append(record)
         if not count:
             self._base_timestamp = self._max_timestamp = timestamp
-        elif timestamp > self._max_timestamp:
-            self._max_timestamp = timestamp
+        record = pure.encode(timestamp - self._base_timestamp, count, key, value, headers)
+        self._records.append(record)
         self.count = count + 1
         self.size += len(record)
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
 
     def build(self, producer_id=-1, producer_epoch=-1, base_sequence=-1, transactional=False):
         """The batch's bytes, at base offset 0.
@@ -81,3 +80,8 @@ class BatchBuilder(object):
             self._payload = compression.compress(self._codec, self._records[0], self._level)
             self._payload_count = self.count
         return self._payload
+
+
+def _check_timestamp(timestamp):
+    if not isinstance(timestamp, six.integer_types) or not _NO_TIMESTAMP <= timestamp <= _MOST_INT64:
+        raise exc.ProtocolError("a timestamp is milliseconds since 1970, or -1, not %r" % (timestamp,))

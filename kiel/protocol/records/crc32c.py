@@ -1,41 +1,18 @@
-"""CRC-32C (Castagnoli), by PyPI's crc32c where it can be imported, else by a table."""
+"""CRC-32C by PyPI's crc32c where it can be imported, else in Python.
+
+``crc32c(data, value=0)`` is the checksum of ``data`` going on from ``value``, and ``piece_bytes`` is as much as one
+call should be given so that it takes about a millisecond at most.
+"""
 
 from __future__ import absolute_import
 
-import six
-
 try:
-    from crc32c import crc32c as _compiled
+    from crc32c import crc32c
+
+    piece_bytes = 1024 * 1024
 except ImportError:
-    _compiled = None
+    from kiel.protocol.records.crc32c_pure import crc32c
 
-_POLYNOMIAL = 0x82F63B78  # its bits in the order in which the checksum shifts
+    piece_bytes = 64 * 1024
 
-# How much to checksum at once, so that either way takes about a millisecond.
-_COMPILED_PIECE_BYTES = 1024 * 1024
-_TABLE_PIECE_BYTES = 16 * 1024
-
-
-def _make_table():
-    table = []
-    for index in range(256):
-        for _ in range(8):
-            index = index >> 1 ^ (_POLYNOMIAL if index & 1 else 0)
-        table.append(index)
-    return tuple(table)
-
-
-_TABLE = _make_table()
-
-
-def by_table(data, value=0):
-    """The checksum of ``data``, going on from ``value``; slow, but needs nothing."""
-    table = _TABLE
-    value ^= 0xFFFFFFFF
-    for octet in six.iterbytes(data):
-        value = table[(value ^ octet) & 255] ^ value >> 8
-    return value ^ 0xFFFFFFFF
-
-
-crc32c = _compiled or by_table
-piece_bytes = _COMPILED_PIECE_BYTES if _compiled else _TABLE_PIECE_BYTES
+__all__ = ("crc32c", "piece_bytes")

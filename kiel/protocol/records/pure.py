@@ -20,7 +20,9 @@ _LEAST_HEADER_BYTES = 2
 # value's length, number of headers.
 _MOST_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5
 
-_ENCODED = [varints.encode(number) for number in range(1024)]
+# The varints that are needed most: sizes, and the offsets and timestamps of a batch that is filled within a second.
+_ENCODED_COUNT = 2048
+_ENCODED = [varints.encode(number) for number in range(_ENCODED_COUNT)]
 
 
 class Columns(collections.namedtuple("Columns", ("offsets", "timestamps", "keys", "values", "headers"))):
@@ -180,59 +182,79 @@ def _decode_bytes(octets, data, position, end):
 
 
 def encode(timestamp_delta, offset_delta, key, value, headers):
-    """The bytes of one record; ``headers`` is a list of (text, bytes or None), or anything false."""
-    most = len(_ENCODED)
+    """The bytes of one record; ``headers`` is a list of (text, bytes or None), or None."""
+    encoded, most = _ENCODED, _ENCODED_COUNT
     if key is None and value is not None and not headers:
         size = len(value)
         body = (
             b"\0",
-            _ENCODED[timestamp_delta] if 0 <= timestamp_delta < most else varints.encode(timestamp_delta),
-            _ENCODED[offset_delta] if offset_delta < most else varints.encode(offset_delta),
+            encoded[timestamp_delta] if 0 <= timestamp_delta < most else varints.encode(timestamp_delta),
+            encoded[offset_delta] if offset_delta < most else varints.encode(offset_delta),
             b"\1",
-            _ENCODED[size] if size < most else varints.encode(size),
+            encoded[size] if size < most else varints.encode(size),
             value,
             b"\0",
         )
     else:
+        headers = _checked_headers(headers)
         body = [b"\0", varints.encode(timestamp_delta), varints.encode(offset_delta)]
         _encode_bytes(body, key)
         _encode_bytes(body, value)
-        body.append(varints.encode(len(headers) if headers else 0))
-        for name, content in headers or ():
-            _encode_bytes(body, _encode_name(name))
+        body.append(varints.encode(len(headers)))
+        for name, content in headers:
+            _encode_bytes(body, name)
             _encode_bytes(body, content)
     body = b"".join(body)
     size = len(body)
-    return (_ENCODED[size] if size < most else varints.encode(size)) + body
+    return (encoded[size] if size < most else varints.encode(size)) + body
 
 
 def _encode_bytes(pieces, content):
+    check_bytes(content)
     if content is None:
         pieces.append(b"\1")
     else:
-        check_bytes(content)
         pieces.append(varints.encode(len(content)))
         pieces.append(content)
 
 
+def _checked_headers(headers):
+    """[(name as UTF-8, value)] of [(name as text, value)] or None."""
+    if not isinstance(headers, (list, tuple, type(None))):
+        raise exc.ProtocolError("headers are a list of (name, value), not %s" % type(headers).__name__)
+    checked = []
+    for header in headers or ():
+        if not isinstance(header, (list, tuple)) or len(header) != 2:
+            raise exc.ProtocolError("a header is (name, value), not %s" % type(header).__name__)
+        checked.append((_encode_name(header[0]), header[1]))
+    return checked
+
+
 def _encode_name(name):
-    if isinstance(name, six.text_type):
-        try:
+    try:
+        if isinstance(name, six.text_type):
             return name.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise exc.ProtocolError("a header's name can't be written as UTF-8: %s" % error)
+        if six.PY2 and isinstance(name, str):
+            name.decode("utf-8")
+            return name
+    except UnicodeError as error:
+        raise exc.ProtocolError("a header's name can't be written as UTF-8: %s" % error)
     raise exc.ProtocolError("a header's name is text, not %s" % type(name).__name__)
 
 
 def check_bytes(content):
     """ProtocolError unless it can be a key, a value or a header's value."""
-    if not isinstance(content, (bytes, type(None))):
+    if content is not None and not isinstance(content, bytes):
         raise exc.ProtocolError("keys, values and header values are bytes or None, not %s" % type(content).__name__)
 
 
 def record_size(key, value, headers):
-    """An upper bound of the bytes that a record adds to an uncompressed batch."""
-    size = _MOST_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-    for name, content in headers or ():
-        size += 2 * varints.INT32_BYTES + len(_encode_name(name)) + len(content or b"")
+    """An upper bound of the bytes that a record adds to an uncompressed batch. ProtocolError as for ``append``."""
+    size = _MOST_OVERHEAD_BYTES
+    for content in (key, value):
+        check_bytes(content)
+        size += len(content or b"")
+    for name, content in _checked_headers(headers) if headers else ():
+        check_bytes(content)
+        size += 2 * varints.INT32_BYTES + len(name) + len(content or b"")
     return size
