@@ -86,3 +86,7 @@ class ProduceRequest(Request):
         Field("timeout_ms", Int32),
         Field("topic_data", Array(TopicProduceData)),
     )
+
+    @property
+    def answered(self):
+        return self.acks != 0

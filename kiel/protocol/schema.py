@@ -164,6 +164,8 @@ class Request(Message):
     kafka = None
     response = None
     throttle_from = None
+    # whether the broker sends a response at all
+    answered = True
 
 
 class Response(Message):
