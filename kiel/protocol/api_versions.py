@@ -46,7 +46,7 @@ class ApiVersionsResponse(Response):
 
     @classmethod
     def decode(cls, data, version, start=0):
-        """As for every message; but a broker that refuses the version answers with a body of version 0 (error 35)."""
+        """As for every message; but a broker that refuses the version answers in version 0, error 35."""
         try:
             return super(ApiVersionsResponse, cls).decode(data, version, start)
         except ProtocolError:

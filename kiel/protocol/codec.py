@@ -1,8 +1,8 @@
 """Compiles declared messages into readers and writers: closures, made once a (class, version) and kept.
 
-Neighbouring fields of fixed size are read and written in one go. ``kind`` is a type of :mod:`kiel.protocol.primitives`
-or a Struct class; `compact` is whether the version is flexible (KIP-482), which decides on the form of lengths and on
-whether structs end with tagged fields.
+Neighbouring fields of fixed size are read and written in one go. `kind` is a type of
+:mod:`kiel.protocol.primitives` or a Struct class; `compact` is whether the version is flexible (KIP-482),
+which decides on the form of lengths and on whether structs end with tagged fields.
 """
 import collections
 import struct
@@ -10,7 +10,9 @@ import struct
 import six
 
 from kiel.exc import ProtocolError
-from kiel.protocol.primitives import Array, Fixed, cut_off, length_packer, length_reader, mistyped, read_uvarint, uvarint
+from kiel.protocol.primitives import (
+    Array, Fixed, cut_off, length_packer, length_reader, mistyped, read_uvarint, uvarint
+)
 
 Plan = collections.namedtuple("Plan", ("read", "write"))
 
@@ -25,11 +27,13 @@ def _is_struct(kind):
 
 
 def _least(kind, version, compact):
-    """The smallest number of bytes that a value takes: what bounds the count of an array before it is read."""
+    """The smallest number of bytes that a value takes: it bounds the count of an array before it is read."""
     if not _is_struct(kind):
         return kind.least(compact)
     fields = [field for field in kind.parts if field.in_body(version)]
-    least = sum(1 if _may_be_null_struct(field, version) else _least(field.kind, version, compact) for field in fields)
+    least = sum(
+        1 if _may_be_null_struct(field, version) else _least(field.kind, version, compact) for field in fields
+    )
     return least + 1 if compact else least
 
 
@@ -59,7 +63,11 @@ def _runs(fields, version):
 
 def _reader(kind, version, compact, nullable):
     if isinstance(kind, Array):
-        return _array_reader(kind.of, version, compact, nullable)
+        of = kind.of
+        # Uuid's format has a number of its own
+        if isinstance(of, Fixed) and len(of.code) == 1:
+            return _numbers_reader(of, compact, nullable)
+        return _array_reader(of, version, compact, nullable)
     if not _is_struct(kind):
         return kind.reader(compact, nullable)
     read = _struct_reader(kind, version, compact)
@@ -77,21 +85,42 @@ def _nullable_struct_reader(kind, read_struct):
     return read
 
 
+def _numbers_reader(of, compact, nullable):
+    """Reads a whole array of numbers in one go."""
+    read_count = length_reader("an array", compact, nullable)
+    size = of.size
+    # replicas and the like: making a format takes longer than using it
+    short = [struct.Struct(">%d%s" % (count, of.code)).unpack_from for count in range(8)]
+
+    def read(data, at, end):
+        count, start = read_count(data, at, end)
+        if count is None:
+            return None, start
+        after = start + count * size
+        if after > end:
+            raise _too_many(count, at, start, end)
+        if count < 8:
+            return list(short[count](data, start)), after
+        return list(struct.unpack_from(">%d%s" % (count, of.code), data, start)), after
+
+    return read
+
+
+def _too_many(count, at, start, end):
+    return ProtocolError("an array of %d can't be in %d bytes" % (count, end - start), position=at)
+
+
 def _array_reader(of, version, compact, nullable):
     read_count = length_reader("an array", compact, nullable)
     least = max(1, _least(of, version, compact))
-    # one format for the whole of an array of numbers
-    code = of.code if isinstance(of, Fixed) and len(of.code) == 1 else None
-    read_item = None if code else _reader(of, version, compact, False)
+    read_item = _reader(of, version, compact, False)
 
     def read(data, at, end):
         count, start = read_count(data, at, end)
         if count is None:
             return None, start
         if count * least > end - start:
-            raise ProtocolError("an array of %d can't be in %d bytes" % (count, end - start), position=at)
-        if code:
-            return list(struct.unpack_from(">%d%s" % (count, code), data, start)), start + count * least
+            raise _too_many(count, at, start, end)
         items, at = [], start
         for _ in six.moves.range(count):
             item, at = read_item(data, at, end)
@@ -169,7 +198,7 @@ def _tags_reader(cls, version):
 
 
 def _read_tags(known, values, data, at, end):
-    """Put the tagged fields that are in `known` ({tag: (name, reader)}) into `values`, and skip the others."""
+    """Put the tagged fields in `known` ({tag: (name, reader)}) into `values`, and skip the others."""
     count, at = read_uvarint(data, at, end)
     if count * 2 > end - at:
         raise ProtocolError("%d tagged fields can't be in %d bytes" % (count, end - at), position=at)
@@ -183,7 +212,8 @@ def _read_tags(known, values, data, at, end):
             name, read = known[tag]
             values[name], after = read(data, start, at)
             if after != at:
-                raise ProtocolError("tagged field %d has %d bytes left over" % (tag, at - after), position=after)
+                left = "tagged field %d has %d bytes left over" % (tag, at - after)
+                raise ProtocolError(left, position=after)
     return at
 
 
@@ -254,7 +284,7 @@ def _struct_writer(cls, version, compact):
 
 
 def _omission_check(cls, version, strict):
-    """Raises for a value other than the default in one of the fields `strict`, which this version can't carry."""
+    """Raises for a value (but the default) of one of the fields `strict`, which this version can't carry."""
 
     def step(out, made):
         for field in strict:

@@ -1,7 +1,7 @@
 """A conversation with one broker, without its socket: requests become bytes, and bytes become responses.
 
-A frame on the wire is its length (an Int32) and as many bytes: a header and a message. Kafka answers the requests of
-one connection in their order.
+A frame on the wire is its length (an Int32) and as many bytes: a header and a message. Kafka answers the
+requests of one connection in their order.
 """
 import collections
 import struct
@@ -25,8 +25,8 @@ _Sent = collections.namedtuple("_Sent", ("correlation_id", "request", "version")
 class Conversation(object):
     """Turns requests into bytes, and bytes into the responses to them.
 
-    After a ProtocolError from what a broker sent, nothing that it sends later can be trusted: whatever is called then
-    raises the same error. Responses that were complete before it are still returned.
+    After a ProtocolError from what a broker sent, nothing that it sends later can be trusted: whatever is
+    called then raises the same error. Responses that were complete before it are still returned.
     """
 
     def __init__(self, client_id, max_frame_bytes=MAX_FRAME_BYTES, first_correlation_id=0):
@@ -120,7 +120,7 @@ class Conversation(object):
         """(correlation id, response) of a whole frame."""
         correlation_id = _length.unpack_from(frame)[0]
         if not self._sent:
-            raise ProtocolError("a response came (correlation id %d) with no request unanswered" % correlation_id)
+            raise ProtocolError("correlation id %d came where no request is unanswered" % correlation_id)
         sent = self._sent[0]
         if sent.correlation_id != correlation_id:
             raise ProtocolError(
@@ -140,9 +140,8 @@ class Conversation(object):
         try:
             return skip_tags(frame, 4, len(frame))
         except ProtocolError as error:
-            six.raise_from(
-                ProtocolError("header: %s" % error.reason, sent.request.api, sent.version, error.position), None
-            )
+            reason = "header: %s" % error.reason
+            six.raise_from(ProtocolError(reason, sent.request.api, sent.version, error.position), None)
 
 
 def _hint(prefix):

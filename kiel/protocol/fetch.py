@@ -1,7 +1,7 @@
 """Fetch: records of partitions, from their leader (or a replica near by, KIP-392).
 
-Versions 0 to 3, and with them the message formats before record batches, aren't spoken; from version 13 on topics
-go by their ids.
+Versions 0 to 3, and with them the message formats before record batches, aren't spoken; from version 13 on
+topics go by their ids.
 """
 from kiel.protocol.primitives import Array, Int8, Int16, Int32, Int64, Nullable, Records, String
 from kiel.protocol.schema import Field, Request, Response, Struct
@@ -96,8 +96,10 @@ class ForgottenTopic(Struct):
 
 
 class FetchRequest(Request):
-    """`isolation_level` is 0 (read_uncommitted) or 1 (read_committed); without a session (KIP-227) `session_id` is 0
-    and `session_epoch` -1."""
+    """`isolation_level` is 0 (read_uncommitted) or 1 (read_committed).
+
+    A fetch without a session (KIP-227) has `session_id` 0 and `session_epoch` -1.
+    """
 
     api, key, versions, flexible_from = "fetch", 1, (4, 12), 12
     kafka = "0.11"

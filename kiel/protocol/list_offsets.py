@@ -48,7 +48,10 @@ class ListOffsetsTopic(Struct):
 
 
 class OffsetRequest(Request):
-    """`replica_id` is -1 for a consumer; `isolation_level` 1 (read_committed) makes LATEST the last stable offset."""
+    """`replica_id` is -1 for a consumer; with `isolation_level` 1 (read_committed) LATEST is the last stable one.
+
+    `timeout_ms` bounds the time that the broker may wait for tiered storage.
+    """
 
     api, key, versions, flexible_from = "offset", 2, (1, 10), 6
     kafka = "0.10.1"

@@ -1,11 +1,12 @@
 """The types that fields of Kafka's messages have, and how each of them is read and written.
 
-A reader is ``read(data, at, end) -> (value, next position)``: it works on one ``bytes`` object, looks at nothing from
-`end` on, and raises :class:`~kiel.exc.ProtocolError` with the position of what is wrong. A writer is
-``write(out, value)``: it appends pieces of ``bytes`` to the list `out`. Lengths are compared with what is left before
-anything is allocated.
+A reader is ``read(data, at, end) -> (value, next position)``: it works on one ``bytes`` object, looks at
+nothing from `end` on, and raises :class:`~kiel.exc.ProtocolError` with the position of what is wrong. A
+writer is ``write(out, value)``: it appends pieces of ``bytes`` to the list `out`. Lengths are compared with
+what is left before anything is allocated.
 
-Declarations say just ``String``; whether its compact form is used (KIP-482) follows from the message's version.
+Declarations say just ``String``; whether the compact form is used (KIP-482) follows from the message's
+version.
 """
 import struct
 
@@ -60,7 +61,7 @@ def cut_off(what, needed, at, end):
 
 
 def mistyped(label, kind, value):
-    """The error for a value that can't be written; it tells the value's type only, which gives no secret away."""
+    """The error for a value that can't be written; it tells only the value's type, which is no secret."""
     return ProtocolError("%s is to be %s, not %s" % (label, kind, type(value).__name__))
 
 
@@ -176,8 +177,10 @@ class Fixed(object):
             return self.format.pack(value)
         except (struct.error, OverflowError):
             if isinstance(value, six.integer_types):
-                six.raise_from(ProtocolError("%s is out of range for %s: %d" % (label, self.name, value)), None)
-            six.raise_from(mistyped(label, self.name, value), None)
+                error = ProtocolError("%s is out of range for %s: %d" % (label, self.name, value))
+            else:
+                error = mistyped(label, self.name, value)
+            six.raise_from(error, None)
 
     def __repr__(self):
         return self.name
@@ -186,8 +189,8 @@ class Fixed(object):
 class Sized(object):
     """A type with its length before it.
 
-    ``take(data, start, end)`` makes the value, ``give(value)`` makes it into (number of bytes, pieces), or None if
-    it can't. `short` is whether the length has two bytes (where it isn't compact).
+    ``take(data, start, end)`` makes the value; ``give(value)`` makes it into (number of bytes, pieces), or
+    None if it can't. `short` is whether the length has two bytes, where it isn't compact.
     """
 
     def __init__(self, name, default, take, give, short=False, longest=LONGEST):

@@ -1,7 +1,7 @@
 """Produce: records for partitions, to their leader.
 
-Versions 0 to 2, and with them the message formats before record batches, aren't spoken; from version 13 on topics
-go by their ids.
+Versions 0 to 2, and with them the message formats before record batches, aren't spoken; from version 13 on
+topics go by their ids.
 """
 from kiel.protocol.primitives import Array, Int16, Int32, Int64, Nullable, Records, String
 from kiel.protocol.schema import Field, Request, Response, Struct

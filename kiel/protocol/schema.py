@@ -13,8 +13,9 @@
             Field("group_instance_id", Nullable(String), since=3),
         )
 
-Structs inside messages are classes too: ``Array(MetadataBroker)``. A value that the version can't carry raises
-ProtocolError, unless it is the field's default or the field is ignorable; so do bytes left over after decoding.
+Structs inside messages are classes too: ``Array(MetadataBroker)``. A value that the version can't carry
+raises ProtocolError, unless it is the default or the field is ignorable; so do bytes left over after
+decoding.
 """
 import six
 
@@ -29,10 +30,10 @@ _plans = {}
 class Field(object):
     """One field of a struct.
 
-    It is there in the versions `since` to `until` (None: no end). `default` is the value where none is given or the
-    version has no such field (without one: 0, empty, or None for what is Nullable). From `nullable_since` on it may
-    be None. With a `tag` it is a tagged field from `tagged_since` on (as given, or `since`).
-    `ignorable`: may be left out by versions that can't carry it, whatever its value.
+    It is there in the versions `since` to `until` (None: no end). `default` is the value where none is
+    given, or where the version has no such field (without one: 0, empty, or None for what is Nullable).
+    From `nullable_since` on it may be None. With a `tag` it is a tagged field, from `tagged_since` on (by
+    default `since`). `ignorable`: it is left out, whatever its value, by a version that can't carry it.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Struct(object):
         return "%s(%s)" % (type(self).__name__, ", ".join(self._shown()))
 
     def _shown(self):
-        """What differs from the defaults; of bytes and of lists, which may be secret or long, just how much."""
+        """What differs from the defaults; of bytes, which may be secret, and long lists just how much."""
         for field in self.parts:
             value = getattr(self, field.name)
             if value == field.fresh():
@@ -142,7 +143,10 @@ class Message(Struct):
 
     @classmethod
     def decode(cls, data, version, start=0):
-        """The message in `data` (bytes) from `start` to its end; positions in a ProtocolError count from data's."""
+        """The message in `data` (bytes) from `start` to the end.
+
+        ProtocolError tells the position in `data`.
+        """
         try:
             made, after = _plan(cls, version).read(data, start, len(data))
             if after != len(data):
@@ -155,9 +159,9 @@ class Message(Struct):
 class Request(Message):
     """What a client sends.
 
-    `api` is the name that clients' handlers have, `key` Kafka's number of it, `kafka` the first Kafka that speaks
-    the first of `versions`, `response` the class of the answer. From version `throttle_from` on it is the client that
-    waits for the response's throttle_time_ms (KIP-219); None: never.
+    `api` is the name that clients' handlers have, `key` Kafka's number for it, `kafka` the first Kafka that
+    speaks the first of `versions`, `response` the class of the answer. From version `throttle_from` on
+    (None: never) it is the client that waits for the response's throttle_time_ms (KIP-219).
     """
 
     key = None
