@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from tests.support import kafka as kafka_servers
-from tests.support import maven, needs
+from tests.support import needs
 
 WATCHED = ("kiel", "tornado", "asyncio", "concurrent")
 
@@ -47,23 +47,17 @@ def logbook():
     assert book.lines() == []
 
 
-def require_kafka():
-    lacking = maven.lacking()
-    if lacking:
-        needs.missing("a real Kafka can't be started: %s" % lacking)
-
-
 @pytest.fixture(scope="session")
 def kafka():
     """One real broker (tests.support.kafka.KafkaServers), started once for all tests: use a topic name of your own."""
-    require_kafka()
+    needs.kafka()
     with kafka_servers.KafkaServers() as servers:
         yield servers
 
 
 @pytest.fixture(scope="module")
 def three_brokers():
-    require_kafka()
+    needs.kafka()
     with kafka_servers.KafkaServers(brokers=3, config={"min.insync.replicas": 2}) as servers:
         yield servers
 

@@ -1,9 +1,9 @@
 """The servers that the other tests stand on: started, used by Apache's own tools, killed, and gone."""
-import os
-import subprocess
-import sys
-import time
+import socket
 
+import pytest
+
+from tests.support import admin, needs
 from tests.support import kafka as kafka_servers
 
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -28,3 +28,29 @@ def test_a_broker_is_killed_and_comes_back_with_what_it_had(kafka_cluster):
     kafka_cluster.tool(PRODUCER, ["--topic", "survivor", "--command-property", "acks=all"], input=b"meanwhile\n")
     kafka_cluster.start_broker(2)
     assert consume(kafka_cluster, "survivor", 2) == [b"before", b"meanwhile"]
+
+
+def test_topics_are_created_extended_and_deleted(kafka):
+    kafka.create_topic("changing", config={"max.message.bytes": 2000})
+    kafka.create_partitions("changing", 3)
+    assert len(admin.metadata(kafka.port(1), ["changing"]).topics[0].partitions) == 3
+    with pytest.raises(admin.Refused):
+        kafka.create_topic("changing")
+    kafka.delete_topic("changing")
+    with pytest.raises(admin.Refused):
+        kafka.delete_topic("changing")
+
+
+def test_a_paused_broker_answers_when_it_is_resumed(kafka_cluster):
+    kafka_cluster.pause(3)
+    with pytest.raises(socket.timeout):
+        socket.create_connection(("127.0.0.1", kafka_cluster.port(3)), timeout=1).recv(1)
+    kafka_cluster.resume(3)
+    kafka_cluster.wait_until_ready()
+
+
+def test_a_broker_that_cannot_start_shows_its_log():
+    needs.kafka()
+    with pytest.raises(AssertionError) as failure:
+        kafka_servers.KafkaServers(config={"metric.reporters": "no.such.Reporter"}).start()
+    assert "no.such.Reporter" in str(failure.value)

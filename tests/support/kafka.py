@@ -4,16 +4,14 @@ import os
 import random
 import shutil
 import socket
-import struct
 import time
 import uuid
 
-from tests.support import maven, process
+from tests.support import admin, maven, process
 
 START_SECONDS = 60
 # Small and quick to start; a server that lives for seconds gains nothing from the optimizing compiler.
 JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
 
 
 class KafkaServers(object):
@@ -37,7 +35,10 @@ class KafkaServers(object):
     @property
     def bootstrap(self):
         """["127.0.0.1:port", ...], a broker each."""
-        return ["127.0.0.1:%d" % port for port, _ in self._ports.values()]
+        return ["127.0.0.1:%d" % self.port(broker_id) for broker_id in sorted(self._ports)]
+
+    def port(self, broker_id):
+        return self._ports[broker_id][0]
 
     def start(self):
         try:
@@ -94,17 +95,18 @@ class KafkaServers(object):
         return self._servers[broker_id].log()
 
     def create_topic(self, name, partitions=1, replication=1, config=None):
-        args = ["--create", "--topic", name, "--partitions", str(partitions)]
-        args += ["--replication-factor", str(replication)]
-        for key, value in (config or {}).items():
-            args += ["--config", "%s=%s" % (key, value)]
-        self.tool(TOPIC_COMMAND, args)
+        """Create it, and wait until every broker that runs knows a leader for each of its partitions."""
+        admin.create_topic(self._running_ports()[0], name, partitions, replication, config or {})
+        admin.wait_for_partitions(self._running_ports(), name, partitions)
 
     def delete_topic(self, name):
-        self.tool(TOPIC_COMMAND, ["--delete", "--topic", name])
+        admin.delete_topic(self._running_ports()[0], name)
+        admin.wait_for_partitions(self._running_ports(), name, 0)
 
     def create_partitions(self, name, total):
-        self.tool(TOPIC_COMMAND, ["--alter", "--topic", name, "--partitions", str(total)])
+        """Give the topic more partitions, `total` in all."""
+        admin.create_partitions(self._running_ports()[0], name, total)
+        admin.wait_for_partitions(self._running_ports(), name, total)
 
     def tool(self, class_name, args, input=None, timeout=60):
         """Run one of Apache's tools with --bootstrap-server and `args`: its stdout as bytes; ProcessError if it fails."""
@@ -114,14 +116,20 @@ class KafkaServers(object):
     def wait_until_ready(self):
         """Wait until every broker that runs says that all those are there."""
         deadline = time.time() + START_SECONDS
-        running = [broker_id for broker_id, server in self._servers.items() if server.running and not server.paused]
-        for broker_id in running:
-            while brokers_known(self._ports[broker_id][0]) < len(running):
-                server = self._servers[broker_id]
-                if time.time() > deadline or not server.running:
-                    what = "isn't ready" if server.running else "ended"
-                    raise AssertionError("broker %d %s; its log ends:\n%s" % (broker_id, what, server.log()[-4000:]))
-                time.sleep(0.05)
+        running = self._running()
+        while not all(admin.brokers_known(self.port(broker_id)) >= len(running) for broker_id in running):
+            ended = [broker_id for broker_id in running if not self._servers[broker_id].running]
+            if ended or time.time() > deadline:
+                what = "ended" if ended else "not ready after %d s" % START_SECONDS
+                logs = ["broker %d:\n%s" % (broker_id, self.log(broker_id)[-4000:]) for broker_id in ended or running]
+                raise AssertionError("%s; the end of its log: %s" % (what, "\n".join(logs)))
+            time.sleep(0.05)
+
+    def _running(self):
+        return [broker_id for broker_id, server in self._servers.items() if server.running and not server.paused]
+
+    def _running_ports(self):
+        return [self.port(broker_id) for broker_id in self._running()]
 
     def _launch(self, broker_id):
         self._servers[broker_id].start(self._java("kafka.Kafka") + [self._path(broker_id, "server.properties")])
@@ -198,25 +206,3 @@ def free_ports(count):
         if port not in ports:
             ports.append(port)
     return ports
-
-
-def brokers_known(port):
-    """How many brokers the one at `port` says are there (Metadata, version 0, of all topics); 0 if it can't say."""
-    request = struct.pack(">hhih4si", 3, 0, 1, 4, b"kiel", 0)
-    try:
-        connection = socket.create_connection(("127.0.0.1", port), timeout=5)
-    except socket.error:
-        return 0
-    try:
-        connection.sendall(struct.pack(">i", len(request)) + request)
-        answer = b""
-        while len(answer) < 12:
-            data = connection.recv(12 - len(answer))
-            if not data:
-                return 0
-            answer += data
-        return struct.unpack(">iii", answer)[2]
-    except socket.error:
-        return 0
-    finally:
-        connection.close()

@@ -3,9 +3,18 @@ import os
 
 import pytest
 
+from tests.support import maven
+
 
 def missing(what):
     """Skip the test that lacks `what`; where CI is set fail it: there everything has to be found."""
     if os.environ.get("CI"):
         pytest.fail(what)
     pytest.skip(what)
+
+
+def kafka():
+    """Skip or fail a test that needs a real Kafka where none can be started."""
+    lacking = maven.lacking()
+    if lacking:
+        missing("a real Kafka can't be started: %s" % lacking)
