@@ -43,7 +43,7 @@ VERSIONS_BEFORE_API_VERSIONS = {MetadataRequest.key: (0, 0)}
 Settings = collections.namedtuple("Settings", ("client_id", "client_version", "request_timeout", "connect_timeout"))
 Settings.__new__.__defaults__ = ("kiel", "", 30.0, 10.0)
 
-_InFlight = collections.namedtuple("_InFlight", ("future", "deadline", "request", "version"))
+_Waiting = collections.namedtuple("_Waiting", ("future", "deadline", "request", "version"))
 
 
 @gen.coroutine
@@ -73,7 +73,7 @@ def _ask_versions(connection):
     request = ApiVersionsRequest(client_software_name="kiel", client_software_version=connection.settings.client_version)
     version = ApiVersionsRequest.versions[1]
     response = yield connection.transmit(request, version)
-    if response.error_code == errors.UNSUPPORTED_VERSION:
+    if response.error_code == errors.named("UNSUPPORTED_VERSION").code:
         offered = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         low, high = offered.get(ApiVersionsRequest.key, (0, 0))
         response = yield connection.transmit(request, max(low, min(high, version - 1)))
@@ -115,6 +115,10 @@ class Connection(object):
     def pending(self):
         """How many requests wait for their response, or to be sent."""
         return len(self._in_flight) + len(self._muted)
+
+    @property
+    def _stage(self):
+        return "handshake" if self.state == "handshaking" else "read"
 
     @gen.coroutine
     def open(self, probe=_ask_versions):
@@ -196,16 +200,21 @@ class Connection(object):
             future = Future()
             future.set_exception(error)
             return future
+        deadline = self._deadline(timeout_ms)
         if self._muted or self._loop.time() < self._muted_until:
-            return self._send_later(request, version, timeout_ms)
-        return self.transmit(request, version, timeout_ms)
+            return self._send_later(request, version, deadline)
+        return self.transmit(request, version, deadline)
 
-    def _send_later(self, request, version, timeout_ms):
-        future = Future()
+    def _deadline(self, timeout_ms=None):
+        return self._loop.time() + (self.settings.request_timeout if timeout_ms is None else timeout_ms / 1000.0)
+
+    def _send_later(self, request, version, deadline):
+        waiting = _Waiting(Future(), deadline, request, version)
         if not self._muted:
             self._loop.call_at(self._muted_until, self._unmute)
-        self._muted.append((future, request, version, timeout_ms))
-        return future
+        self._muted.append(waiting)
+        self._watch(deadline)
+        return waiting.future
 
     def _unmute(self):
         if self.state != "ready":
@@ -214,11 +223,11 @@ class Connection(object):
             self._loop.call_at(self._muted_until, self._unmute)
             return
         while self._muted:
-            future, request, version, timeout_ms = self._muted.popleft()
-            _pass_on(self.transmit(request, version, timeout_ms), future)
+            waiting = self._muted.popleft()
+            _pass_on(self.transmit(waiting.request, waiting.version, waiting.deadline), waiting.future)
 
-    def transmit(self, request, version, timeout_ms=None):
-        """Write `request` at `version` now, whatever the state of the handshake."""
+    def transmit(self, request, version, deadline=None):
+        """Write `request` at `version` now, whatever the state of the handshake; `deadline` is the loop's time."""
         future = Future()
         try:
             correlation_id, data = self._conversation.send(request, version, answered=request.answered)
@@ -233,9 +242,8 @@ class Connection(object):
             return future
         if not request.answered:
             return self._once_written(written)
-        timeout = self.settings.request_timeout if timeout_ms is None else timeout_ms / 1000.0
-        deadline = self._loop.time() + timeout
-        self._in_flight[correlation_id] = _InFlight(future, deadline, request, version)
+        deadline = self._deadline() if deadline is None else deadline
+        self._in_flight[correlation_id] = _Waiting(future, deadline, request, version)
         self._watch(deadline)
         return future
 
@@ -275,7 +283,7 @@ class Connection(object):
     def _hung_up(self, error):
         reason = getattr(error, "real_error", None)
         return BrokerConnectionError(
-            self.address, "read", "it closed the connection%s" % (": %s" % reason if reason else "")
+            self.address, self._stage, "it closed the connection%s" % (": %s" % reason if reason else "")
         )
 
     def _watch(self, deadline):
@@ -288,13 +296,14 @@ class Connection(object):
 
     def _look_for_overdue(self):
         self._timer = None
-        if not self._in_flight:
+        waiting = list(self._in_flight.values()) + list(self._muted)
+        if not waiting:
             return
-        first = min(self._in_flight.values(), key=lambda waiting: waiting.deadline)
+        first = min(waiting, key=lambda each: each.deadline)
         if first.deadline > self._loop.time():
             self._watch(first.deadline)
             return
-        self._fail(RequestTimeoutError(self.address, "read", "no answer to %s in time" % first.request.api))
+        self._fail(RequestTimeoutError(self.address, self._stage, "no answer to %s in time" % first.request.api))
 
     def close(self):
         """End the connection; whatever still waits fails with BrokerConnectionError."""
@@ -310,11 +319,11 @@ class Connection(object):
             self._timer = None
         if self._stream is not None:
             self._stream.close()
-        waiting = [each.future for each in self._in_flight.values()] + [each[0] for each in self._muted]
+        waiting = list(self._in_flight.values()) + list(self._muted)
         self._in_flight.clear()
         self._muted.clear()
-        for future in waiting:
-            futures.reject(future, cause)
+        for each in waiting:
+            futures.reject(each.future, cause)
         for callback in self.on_fail:
             callback(self)
 
