@@ -109,36 +109,36 @@ def _decode(octets, data, position, count, base_offset, last_offset, base_timest
 
         raw = octets[position]
         position += 1
-        if raw == 1:
+        if raw > 127:
+            high = octets[position]
+            if high < 128:
+                raw += (high << 7) - 128
+                position += 1
+            else:
+                raw, position = decode_raw(octets, position - 1)
+        if raw & 1:
+            if raw > 1:
+                raise exc.ProtocolError("a key's length is negative")
             add_key(None)
         else:
-            if raw > 127:
-                high = octets[position]
-                if high < 128:
-                    raw += (high << 7) - 128
-                    position += 1
-                else:
-                    raw, position = decode_raw(octets, position - 1)
-            if raw & 1:
-                raise exc.ProtocolError("a key's length is negative")
             behind = position + (raw >> 1)
             add_key(data[position:behind])
             position = behind
 
         raw = octets[position]
         position += 1
-        if raw == 1:
+        if raw > 127:
+            high = octets[position]
+            if high < 128:
+                raw += (high << 7) - 128
+                position += 1
+            else:
+                raw, position = decode_raw(octets, position - 1)
+        if raw & 1:
+            if raw > 1:
+                raise exc.ProtocolError("a value's length is negative")
             add_value(None)
         else:
-            if raw > 127:
-                high = octets[position]
-                if high < 128:
-                    raw += (high << 7) - 128
-                    position += 1
-                else:
-                    raw, position = decode_raw(octets, position - 1)
-            if raw & 1:
-                raise exc.ProtocolError("a value's length is negative")
             behind = position + (raw >> 1)
             add_value(data[position:behind])
             position = behind
