@@ -11,7 +11,7 @@ _POSITIVE = 0x7FFFFFFF
 
 
 def to_bytes(data):
-    """`data` as bytes: text as UTF-8, bytes and bytearray as they are, None as None; TypeError for anything else."""
+    """`data` as bytes: text as UTF-8, bytes and bytearray as they are, None as None; else a TypeError."""
     if data is None or type(data) is bytes:
         return data
     if isinstance(data, type(u"")):
@@ -22,7 +22,7 @@ def to_bytes(data):
 
 
 def murmur2(data):
-    """The 32-bit MurmurHash2 of `data` (text is hashed as UTF-8) as Kafka's Java client computes it, unsigned."""
+    """The 32-bit MurmurHash2 of `data` (text as UTF-8) as Kafka's Java client computes it, but unsigned."""
     data = to_bytes(data)
     length = len(data)
     words = length // 4
@@ -42,14 +42,14 @@ def murmur2(data):
 def keyed(key, partitions):
     """The partition among `partitions` (a sorted list of all of the topic's) for a record with this key.
 
-    It is the one that the Java client's default partitioner chooses, so that records of one key meet in one partition
-    whoever wrote them.
+    It is the one that the Java client's default partitioner chooses, so that records of one key meet in one
+    partition whoever wrote them.
     """
     return partitions[(murmur2(key) & _POSITIVE) % len(partitions)]
 
 
 def sticky(current, available, chance):
-    """Another partition of `available` than `current` if there is another, for the next batch of records without a key.
+    """Another of the `available` partitions than `current`, if there is one, for the next batch without keys.
 
     All are as likely (KIP-480, KIP-794); `chance` is a number from 0 up to 1, handed in.
     """

@@ -7,7 +7,7 @@ from hypothesis import given, strategies
 
 from kiel.clients import partitioner
 
-# What org.apache.kafka.common.utils.Utils.murmur2 gives, as signed 32-bit numbers (from Kafka's own UtilsTest).
+# What org.apache.kafka.common.utils.Utils.murmur2 gives, as signed 32-bit numbers (from Kafka's UtilsTest).
 JAVA = {
     b"21": -973932308,
     b"foobar": -790332482,
@@ -26,7 +26,9 @@ def test_murmur2_is_that_of_java(key, hashed):
     assert partitioner.murmur2(key) == hashed & 0xFFFFFFFF
 
 
-@pytest.mark.parametrize("kind", [lambda text: text, lambda text: text.encode(), lambda text: bytearray(text.encode())])
+@pytest.mark.parametrize(
+    "kind", [lambda text: text, lambda text: text.encode(), lambda text: bytearray(text.encode())]
+)
 @pytest.mark.parametrize("key, count, place", PLACES)
 def test_a_key_goes_where_java_sends_it_whatever_type_it_has(key, count, place, kind):
     assert partitioner.keyed(kind(key), list(range(count))) == place
@@ -34,7 +36,7 @@ def test_a_key_goes_where_java_sends_it_whatever_type_it_has(key, count, place, 
 
 @pytest.mark.parametrize("seed", ["0", "1", "4711"])
 def test_the_place_of_a_key_does_not_depend_on_the_hash_seed(seed):
-    code = "from kiel.clients import partitioner; print([partitioner.keyed(k, list(range(n))) for k, n in %r])" % (
+    code = "from kiel.clients.partitioner import keyed; print([keyed(k, list(range(n))) for k, n in %r])" % (
         [(key, count) for key, count, _ in PLACES],
     )
     environment = dict(os.environ, PYTHONHASHSEED=seed)
