@@ -5,7 +5,14 @@ import logging
 from tornado import gen, ioloop
 
 from kiel import connection, futures
-from kiel.exc import BrokerConnectionError, DeadlineError, KielError, NoBrokersError, UnknownTopicError
+from kiel.exc import (
+    BrokerConnectionError,
+    BrokerError,
+    DeadlineError,
+    KielError,
+    NoBrokersError,
+    UnknownTopicError,
+)
 from kiel.protocol import errors
 from kiel.protocol.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -52,12 +59,14 @@ class Cluster(object):
         self._connections = {}
         self._alive = set()
         self._opening = {}
+        self._reached = set()
         self._failures = collections.Counter()
         self._retry_at = {}
         self._refreshing = None
         self._refreshes = collections.deque(maxlen=REFRESHES_PER_SECOND)
         self._aging = None
         self._stopped = False
+        self._stopping = futures.Bell()
         self._unreachable = False
 
     @gen.coroutine
@@ -66,12 +75,17 @@ class Cluster(object):
         yield self.refresh()
 
     def stop(self):
-        """Close every connection; whatever waits on one fails."""
+        """Close every connection; whatever waits on one fails. A Future of the end of all that was under way here."""
         self._stopped = True
+        self._stopping.ring()
         if self._aging is not None:
             self._loop.remove_timeout(self._aging)
         for each in list(self._alive):
             each.close()
+        under_way = list(self._opening.values())
+        if self._refreshing is not None:
+            under_way.append(self._refreshing)
+        return futures.ended(under_way)
 
     def leader(self, topic, partition):
         """The id of the broker that leads the partition, or None if that isn't known or there is none."""
@@ -96,23 +110,23 @@ class Cluster(object):
         deadline = self._loop.time() + timeout_ms / 1000.0
         attempt, cause = 0, None
         while name not in self.topics:
-            error = self.topic_errors.get(name)
-            if error is not None and not error.retriable:
-                raise error
+            # A refusal from before isn't raised unasked: it may have been lifted since.
             try:
                 yield futures.within(deadline - self._loop.time(), self.refresh())
+                cause = self.topic_errors.get(name)
             except gen.TimeoutError:
-                raise self._not_ready(name, timeout_ms, cause or error)
+                raise self._not_ready(name, timeout_ms, cause)
             except NoBrokersError as failure:
                 cause = failure
-            error = self.topic_errors.get(name)
-            if name in self.topics or (error is not None and not error.retriable):
-                continue
+            if name in self.topics:
+                break
+            if isinstance(cause, BrokerError) and not cause.retriable:
+                raise cause
             pause = self._retry_delay(attempt)
             attempt += 1
             if self._loop.time() + pause > deadline:
-                raise self._not_ready(name, timeout_ms, error or cause)
-            yield gen.sleep(pause)
+                raise self._not_ready(name, timeout_ms, cause)
+            yield self._stopping.wait(pause)
         raise gen.Return(self.topics[name])
 
     def _not_ready(self, name, timeout_ms, cause):
@@ -158,7 +172,7 @@ class Cluster(object):
     @gen.coroutine
     def _refresh(self):
         if len(self._refreshes) == REFRESHES_PER_SECOND:
-            yield gen.sleep(max(0, self._refreshes[0] + 1 - self._loop.time()))
+            yield self._stopping.wait(max(0, self._refreshes[0] + 1 - self._loop.time()))
         self._check_running()
         self._refreshes.append(self._loop.time())
         response = yield self._ask_anyone(sorted(self._tracked))
@@ -233,7 +247,9 @@ class Cluster(object):
     def _adopt(self, chosen, response):
         """Keep a bootstrap connection as that of the broker that is advertised at the same address."""
         for broker in response.brokers:
-            if (broker.host, broker.port) == (chosen.host, chosen.port) and broker.node_id not in self._connections:
+            same = (broker.host, broker.port) == (chosen.host, chosen.port)
+            if same and chosen.state == "ready" and broker.node_id not in self._connections:
+                self._reached.add((broker.host, broker.port))
                 self._keep(broker.node_id, chosen)
                 return
         chosen.close()
@@ -294,20 +310,31 @@ class Cluster(object):
             raise gen.Return(found)
         pause = self._retry_at.get(broker_id, 0) - self._loop.time()
         if pause > 0:
-            yield gen.sleep(pause)
+            yield self._stopping.wait(pause)
         broker = self.brokers.get(broker_id)
         if broker is None:
             raise BrokerConnectionError("broker %d" % broker_id, "resolve", "the cluster doesn't list it")
         try:
             opened = yield self._connect(broker.host, broker.port)
-        except KielError:
+            if opened.state == "broken":
+                raise opened.cause
+        except KielError as error:
             self._retry_at[broker_id] = self._loop.time() + self._reconnect_delay(self._failures[broker_id])
             self._failures[broker_id] += 1
-            raise
+            raise self._with_hint(broker, error)
         self._check_running(opened)
         self._failures.pop(broker_id, None)
+        self._reached.add((broker.host, broker.port))
         self._keep(broker_id, opened)
         raise gen.Return(opened)
+
+    def _with_hint(self, broker, error):
+        """`error`; of an address that never worked it says where the address came from."""
+        stage = getattr(error, "stage", None)
+        if stage not in ("resolve", "connect") or (broker.host, broker.port) in self._reached:
+            return error
+        reason = "%s; the cluster advertises broker %d there: its advertised.listeners have to be reachable from here"
+        return BrokerConnectionError(error.address, stage, reason % (error.reason, broker.id))
 
     def _connect(self, host, port):
         return connection.connect(host, port, self._settings, self._alive)

@@ -63,7 +63,8 @@ def connect(host, port, settings, alive):
             raise gen.Return(connection)
         except BrokerConnectionError as error:
             cause = error
-            if connection.reached != "handshaking" or isinstance(error, RequestTimeoutError):
+            hung_up = error.stage == "handshake" and not isinstance(error, RequestTimeoutError)
+            if not hung_up:
                 raise
     raise cause
 
@@ -95,12 +96,12 @@ class Connection(object):
         self.host, self.port, self.settings = host, port, settings
         self.address = "[%s]:%d" % (host, port) if ":" in host else "%s:%d" % (host, port)
         self.state = "new"
-        self.reached = "new"
         self.cause = None
         self.versions = {}
         self.on_fail = []
         self._loop = ioloop.IOLoop.current()
         self._stream = None
+        self._opening = None
         self._conversation = Conversation(settings.client_id)
         self._in_flight = collections.OrderedDict()
         self._timer = None
@@ -128,13 +129,12 @@ class Connection(object):
             deadline = self._loop.time() + self.settings.connect_timeout
             addresses = yield self._resolve_host(deadline)
             self._stream = yield self._reach(addresses, deadline)
-            if self.state == "broken":
-                self._stream.close()
-                raise self.cause
             self._stream.set_nodelay(True)
             self._move("connected")
             self._read()
             self.versions = yield futures.within(deadline - self._loop.time(), probe(self))
+            if self.state == "broken":
+                raise self.cause
             self._move("agreed")
         except gen.TimeoutError:
             self._fail(RequestTimeoutError(self.address, "handshake", "no answer to the handshake in time"))
@@ -146,9 +146,10 @@ class Connection(object):
     @gen.coroutine
     def _resolve_host(self, deadline):
         try:
-            found = yield futures.within(
-                deadline - self._loop.time(), tcpclient.Resolver().resolve(self.host, self.port, socket.AF_UNSPEC)
+            resolving = gen.convert_yielded(
+                tcpclient.Resolver().resolve(self.host, self.port, socket.AF_UNSPEC)
             )
+            found = yield futures.within(deadline - self._loop.time(), self._unless_it_fails(resolving))
         except gen.TimeoutError:
             raise BrokerConnectionError(self.address, "resolve", "its name was not resolved in time")
         except (IOError, UnicodeError) as error:
@@ -159,18 +160,32 @@ class Connection(object):
     def _reach(self, addresses, deadline):
         client = tcpclient.TCPClient(resolver=_Resolved(addresses))
         try:
-            stream = yield client.connect(
-                self.host,
-                self.port,
-                max_buffer_size=2 * constants.MAX_FRAME_BYTES,
-                timeout=max(0.001, deadline - self._loop.time()),
+            connecting = gen.convert_yielded(
+                client.connect(
+                    self.host,
+                    self.port,
+                    max_buffer_size=2 * constants.MAX_FRAME_BYTES,
+                    timeout=max(0.001, deadline - self._loop.time()),
+                )
             )
+            connecting.add_done_callback(self._close_if_broken)
+            stream = yield self._unless_it_fails(connecting)
         except gen.TimeoutError:
             raise BrokerConnectionError(self.address, "connect", "no connection in time")
         except (IOError, iostream.StreamClosedError) as error:
             reason = getattr(error, "real_error", None) or error
             raise BrokerConnectionError(self.address, "connect", "can't be connected to: %s" % reason)
         raise gen.Return(stream)
+
+    def _unless_it_fails(self, future):
+        """`future`, or the cause as soon as the connection fails: a resolver can't be told to stop."""
+        self._opening = Future()
+        _pass_on(future, self._opening)
+        return self._opening
+
+    def _close_if_broken(self, connecting):
+        if self.state == "broken" and not connecting.cancelled() and connecting.exception() is None:
+            connecting.result().close()
 
     def version_for(self, request):
         """The highest version of `request` that both sides speak; UnsupportedVersionError if there is none."""
@@ -319,6 +334,8 @@ class Connection(object):
             self._timer = None
         if self._stream is not None:
             self._stream.close()
+        if self._opening is not None:
+            futures.reject(self._opening, cause)
         waiting = list(self._in_flight.values()) + list(self._muted)
         self._in_flight.clear()
         self._muted.clear()
@@ -329,8 +346,6 @@ class Connection(object):
 
     def _move(self, event):
         self.state = TRANSITIONS[self.state, event]
-        if self.state != "broken":
-            self.reached = self.state
 
 
 class _Resolved(object):

@@ -13,6 +13,10 @@ class UsageError(KielError):
     """A call that can't be right at this time: on a closed client, in a forked child, twice at once."""
 
 
+class ClosedError(UsageError):
+    """The client was closed; whoever waited on it or asks more of it is told with this."""
+
+
 class MissingDependencyError(KielError):
     """Something optional is needed and isn't installed; the message names the package."""
 
@@ -36,14 +40,13 @@ class DeadlineError(KielError):
 class BrokerConnectionError(KielError):
     """A broker couldn't be reached, or hung up; whatever waited on its connection fails with this.
 
-    ``address`` is "host:port" and ``stage`` is where it went wrong: "resolve", "connect",
+    ``address`` is "host:port", ``reason`` is what happened and ``stage`` is where it went wrong: "resolve", "connect",
     "handshake", "read", "write" or "closed".
     """
 
     def __init__(self, address, stage, reason):
         super(BrokerConnectionError, self).__init__("broker at %s: %s (%s)" % (address, reason, stage))
-        self.address = address
-        self.stage = stage
+        self.address, self.stage, self.reason = address, stage, reason
 
 
 class RequestTimeoutError(BrokerConnectionError):

@@ -28,6 +28,15 @@ def within(seconds, future):
     )
 
 
+@gen.coroutine
+def ended(those):
+    """Wait until all Futures of a list have ended, whatever with."""
+    for each in those:
+        end = Future()
+        each.add_done_callback(lambda _, end=end: resolve(end, None))
+        yield end
+
+
 class Bell(object):
     """Something to wait for that happens again and again; each ring wakes whoever waits at that time."""
 

@@ -381,8 +381,7 @@ class _Line(object):
         if isinstance(answer, HangUp):
             self.close()
         elif isinstance(answer, Never):
-            while not self.closed:
-                yield self.arrived.wait()
+            yield self._ignore(call)
         elif isinstance(answer, Frame):
             yield self.stream.write(answer.data)
             if answer.hang_up:
@@ -391,6 +390,14 @@ class _Line(object):
             if hasattr(answer, "throttle_time_ms") and self.broker.throttle_ms:
                 answer.throttle_time_ms = self.broker.throttle_ms
             yield self.stream.write(frame_of(answer, call, shift))
+
+    @gen.coroutine
+    def _ignore(self, call):
+        if call is None:
+            # Nothing reads requests yet, and a stream that nobody reads doesn't hear of its end.
+            yield self.stream.read_until_close()
+        while not self.closed:
+            yield self.arrived.wait()
 
     @gen.coroutine
     def _pause(self, seconds):
