@@ -1,7 +1,7 @@
 """The codecs that records can be compressed with, by Kafka's number or name.
 
-Kafka's numbers are 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) and 4 (zstd); the three bits of a batch's attributes
-leave room for 5 to 7, which mean nothing yet. Each codec is a module of its own with
+Kafka's numbers are 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) and 4 (zstd); the three bits of a batch's
+attributes leave room for 5 to 7, which mean nothing yet. Each codec is a module of its own with
 
 - ``check_level(level)``: raises ConfigurationError unless it is a level of that codec's or None,
 - ``compress(data, level)``: bytes to bytes,
@@ -27,7 +27,7 @@ def name(number):
 
 
 def number(name):
-    """The number of a codec: ``number("gzip")`` is 1, and None is "none". ConfigurationError for other names."""
+    """The number of a codec: ``number("gzip")`` is 1, None is "none". ConfigurationError for others."""
     if name is None:
         return NONE
     if not isinstance(name, six.string_types) or name not in _NAMES:
@@ -36,7 +36,7 @@ def number(name):
 
 
 def check(number, level=None):
-    """Raises unless ``compress`` can be called so: UnsupportedCodecError, or ConfigurationError for the level."""
+    """Raises unless ``compress`` can be called so: UnsupportedCodecError, ConfigurationError (level)."""
     if number != NONE:
         _codec(number).check_level(level)
     elif level is not None:

@@ -33,8 +33,8 @@ def compress(data, level=None):
 def pieces(data, start, end, limit):
     """Yields the plain bytes of the gzip members in ``data[start:end]``, a bounded piece at a time.
 
-    A member that is damaged or cut short, anything that isn't a member, and more than ``limit`` bytes in all end
-    in a ProtocolError.
+    A member that is damaged or cut short, anything that isn't a member, and more than ``limit`` bytes in all
+    end in a ProtocolError.
     """
     stream, pending, total = None, b"", 0
     if start == end:

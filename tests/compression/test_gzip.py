@@ -53,8 +53,9 @@ def test_any_bytes_are_plain_bytes_or_a_protocol_error(data):
 
 
 def test_part_of_the_data():
-    data = compression.compress(GZIP, b"plain")
-    assert b"".join(compression.pieces(GZIP, b"before" + data + b"after", LIMIT, 6, 6 + len(data))) == b"plain"
+    packed = compression.compress(GZIP, b"plain")
+    pieces = compression.pieces(GZIP, b"before" + packed + b"after", LIMIT, 6, 6 + len(packed))
+    assert b"".join(pieces) == b"plain"
 
 
 def test_the_limit_is_exact():

@@ -5,8 +5,9 @@ import struct
 from kiel import compression, exc
 from kiel.protocol.records import crc32c, pure
 
-# Of the whole header, as in Kafka's documentation ("Record Batch"): base offset, length, leader epoch, magic, CRC,
-# attributes, last offset delta, base timestamp, max timestamp, producer id, producer epoch, base sequence, count.
+# Of the whole header, as in Kafka's documentation ("Record Batch"): base offset, length, leader epoch, magic,
+# CRC, attributes, last offset delta, base timestamp, max timestamp, producer id, producer epoch, base
+# sequence, count.
 HEADER = struct.Struct(">qiibIhiqqqhii")
 # Of what every message format begins with: offset, length, four bytes that differ, magic.
 _START = struct.Struct(">qi4xb")
@@ -27,9 +28,9 @@ _CONTROL_TYPES = {0: "abort", 1: "commit"}
 def batches(span):
     """Yields a Batch for each whole batch in a ``primitives.Span`` (None holds none).
 
-    Only headers are read. A broker cuts what it sends at a number of bytes, so a batch that goes on behind the span
-    ends this silently. ProtocolError for a header that can't be right, UnsupportedVersionError for the message
-    formats before Kafka 0.11.
+    Only headers are read. A broker cuts what it sends at a number of bytes, so a batch that goes on behind
+    the span ends this silently. ProtocolError for a header that can't be right, UnsupportedVersionError for
+    the message formats before Kafka 0.11.
     """
     if span is None:
         return
@@ -55,25 +56,27 @@ def batches(span):
 class Batch(object):
     """One record batch: its header's fields, and its records as columns.
 
-    ``base_offset`` to ``last_offset`` are the offsets that it covers, whether or not compaction left a record at each,
-    and ``next_offset`` is the first behind it. ``count`` is the number of records, ``size`` the bytes of the batch.
-    ``codec`` is the number of its compression. ``timestamp_type`` is 0 if timestamps are the producers', 1 if they are
-    the broker's (all are ``max_timestamp`` then). Timestamps are milliseconds since 1970. ``delete_horizon`` is
-    the time after which compaction may drop tombstones and markers (KIP-534), or None.
+    ``base_offset`` to ``last_offset`` are the offsets that it covers, whether or not compaction left a record
+    at each, and ``next_offset`` is the first behind it. ``count`` is the number of records, ``size`` the
+    bytes of the batch. ``codec`` is the number of its compression. ``timestamp_type`` is 0 if timestamps are
+    the producers', 1 if they are the broker's (all are ``max_timestamp`` then). Timestamps are milliseconds
+    since 1970. ``delete_horizon`` is the time after which compaction may drop tombstones and markers
+    (KIP-534), or None.
     """
 
     __slots__ = (
-        "base_offset", "last_offset", "next_offset", "leader_epoch", "magic", "crc", "codec", "timestamp_type",
-        "is_transactional", "is_control", "base_timestamp", "max_timestamp", "delete_horizon", "producer_id",
-        "producer_epoch", "base_sequence", "count", "size", "_data", "_start",
+        "base_offset", "last_offset", "next_offset", "leader_epoch", "magic", "crc", "codec",
+        "timestamp_type", "is_transactional", "is_control", "base_timestamp", "max_timestamp",
+        "delete_horizon", "producer_id", "producer_epoch", "base_sequence", "count", "size",
+        "_data", "_start",
     )  # fmt: skip
 
     def __init__(self, data, start, size):
         self._data, self._start, self.size = data, start, size
         (
             self.base_offset, _, self.leader_epoch, self.magic, self.crc, attributes, last_offset_delta,
-            self.base_timestamp, self.max_timestamp, self.producer_id, self.producer_epoch, self.base_sequence,
-            self.count,
+            self.base_timestamp, self.max_timestamp, self.producer_id, self.producer_epoch,
+            self.base_sequence, self.count,
         ) = HEADER.unpack_from(data, start)  # fmt: skip
         self.last_offset = self.base_offset + last_offset_delta
         self.next_offset = self.last_offset + 1
@@ -95,8 +98,8 @@ class Batch(object):
     def columns(self, step=500, max_decompressed_bytes=MAX_DECOMPRESSED_BYTES):
         """Yields the records as Columns of at most ``step`` records each.
 
-        Between pieces of longer work (checksum, decompression) it yields None, so that the caller can look at its
-        clock. ProtocolError if the checksum or a record is wrong, or if the records are more than
+        Between pieces of longer work (checksum, decompression) it yields None, so that the caller can look at
+        its clock. ProtocolError if the checksum or a record is wrong, or if the records are more than
         ``max_decompressed_bytes``; UnsupportedCodecError if the codec is unknown or not supported.
         """
         if step < 1:
@@ -115,18 +118,14 @@ class Batch(object):
             position, end = 0, len(data)
             self._check_count(end)
             del plain
-        append_time = self.max_timestamp if self.timestamp_type == APPEND_TIME else None
         try:
-            for columns in pure.decode(
-                data, position, end, self.count, step, self.base_offset, self.last_offset, self.base_timestamp,
-                append_time,
-            ):  # fmt: skip
+            for columns in pure.decode(self, data, position, end, step):
                 yield columns
         except exc.ProtocolError as error:
             raise self._error(error.reason)
 
     def control_type(self):
-        """What a control batch marks: "abort" or "commit" of a transaction, or None (also if it isn't one)."""
+        """What a control batch marks, "abort" or "commit"; None if it is something else, or isn't one."""
         if not self.is_control:
             return None
         for columns in self.columns(1):

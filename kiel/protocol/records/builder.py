@@ -19,9 +19,9 @@ _MOST_INT64 = 2**63 - 1
 class BatchBuilder(object):
     """Collects records and makes a batch of them.
 
-    ``codec`` is a number of ``kiel.compression``'s and ``compression_level`` one of its levels (None: its default);
-    UnsupportedCodecError and ConfigurationError for others. ``count`` is the number of records so far and ``size``
-    the bytes of the batch so far, uncompressed.
+    ``codec`` is a number of ``kiel.compression``'s and ``compression_level`` one of its levels (None: its
+    default); UnsupportedCodecError and ConfigurationError for others. ``count`` is the number of records so
+    far and ``size`` the bytes of the batch so far, uncompressed.
     """
 
     def __init__(self, codec=compression.NONE, compression_level=None):
@@ -34,9 +34,11 @@ class BatchBuilder(object):
         self._payload, self._payload_count = None, 0
 
     def append(self, timestamp, key, value, headers=None):
-        """Adds a record: milliseconds since 1970 (-1: none), bytes or None, bytes or None, [(text, bytes or None)].
+        """Adds a record.
 
-        ProtocolError for anything else, and the batch stays as it was.
+        ``timestamp`` is milliseconds since 1970 (-1: none), ``key`` and ``value`` are bytes or None, and
+        ``headers`` is a list of (text, bytes or None), or None. ProtocolError for anything else, and the
+        batch stays as it was.
         """
         if type(timestamp) is not int or not _NO_TIMESTAMP <= timestamp <= _MOST_INT64:
             _check_timestamp(timestamp)
@@ -55,8 +57,8 @@ class BatchBuilder(object):
     def build(self, producer_id=-1, producer_epoch=-1, base_sequence=-1, transactional=False):
         """The batch's bytes, at base offset 0.
 
-        May be called again, say with another producer id; compression isn't done again. ProtocolError for a batch
-        of no records, or of too many bytes.
+        May be called again, say with another producer id; compression isn't done again. ProtocolError for a
+        batch of no records, or of too many bytes.
         """
         if not self.count:
             raise exc.ProtocolError("a batch of no records can't be built")
@@ -64,8 +66,8 @@ class BatchBuilder(object):
         attributes = self._codec | (batch.TRANSACTIONAL_BIT if transactional else 0)
         try:
             covered = _AFTER_CRC.pack(
-                attributes, self.count - 1, self._base_timestamp, self._max_timestamp, producer_id, producer_epoch,
-                base_sequence, self.count,
+                attributes, self.count - 1, self._base_timestamp, self._max_timestamp, producer_id,
+                producer_epoch, base_sequence, self.count,
             )  # fmt: skip
             crc = crc32c.crc32c(payload, crc32c.crc32c(covered))
             length = batch.HEADER.size - batch.LENGTH_FROM + len(payload)

@@ -1,12 +1,13 @@
 """CRC-32C (Castagnoli) for where no compiled one is installed: a table for short data, folding for the rest.
 
-A checksum is the remainder of the data, read as a polynomial over bits, divided by a fixed polynomial of degree 32.
-So if the first bits of the data stand for L(x) * x**m, then L(x) * (x**m mod that polynomial) may be added (XOR) to what
-follows instead of them: the data gets shorter and the remainder stays. With half of the data as L, this is some
-sixteen shifts and XORs of Python's long integers, which cost far less than a step of the table for each byte.
+A checksum is the remainder of the data, read as a polynomial over bits, divided by a fixed polynomial of
+degree 32. So if the first bits of the data stand for L(x) * x**m, then L(x) * (x**m mod that polynomial) may
+be added (XOR) to what follows instead of them: the data gets shorter and the remainder stays. With half of
+the data as L, this is some sixteen shifts and XORs of Python's long integers, which cost far less than a step
+of the table for each byte.
 
-CRC-32C is a "reflected" one: the lowest bit of the first byte is the highest power. So the first byte is taken as the
-lowest byte of the integer, and the first bits of the data are its lowest bits.
+CRC-32C is a "reflected" one: the lowest bit of the first byte is the highest power. So the first byte is
+taken as the lowest byte of the integer, and the first bits of the data are its lowest bits.
 """
 
 import binascii
@@ -16,8 +17,9 @@ import six
 _POLYNOMIAL = 0x82F63B78  # without x**32; the highest bit is x**0
 _ONE = 0x80000000  # the polynomial 1, as a remainder
 
-# Lengths to which data is folded, in bytes: from 2 * n - 4 to n, so that what is folded has room in what is left.
-# To begin with 36 makes the longest lengths' remainders those with few bits: fewer shifts than with other short ones.
+# Lengths to which data is folded, in bytes: from 2 * n - 4 to n, so that what is folded has room in what is
+# left. To begin with 36 makes the longest lengths' remainders those with few bits: fewer shifts than with
+# other short ones.
 _LEAST_FOLDED_BYTES = 36
 _FOLDINGS = 9
 

@@ -1,8 +1,8 @@
 """The records inside a batch, read and written in pure Python. This is where kiel spends its time.
 
-A record is (varints unless said): its length, attributes (one byte, unused), timestamp delta (64 bits), offset delta,
-key length (-1: null), key, value length (-1: null), value, number of headers, and for each of these the name's
-length, name, value's length (-1: null), value.
+A record is (varints unless said): its length, attributes (one byte, unused), timestamp delta (64 bits),
+offset delta, key length (-1: null), key, value length (-1: null), value, number of headers, and for each of
+these the name's length, name, value's length (-1: null), value.
 """
 
 import collections
@@ -16,11 +16,16 @@ from kiel.protocol.records import varints
 LEAST_RECORD_BYTES = 7
 _LEAST_HEADER_BYTES = 2
 
-# Of a record with neither key, value nor headers, at its largest: length, attributes, timestamp, offset, key's length,
-# value's length, number of headers.
+# A header takes two bytes or more on the wire, but some seventy as a tuple: what a small, highly compressed
+# batch could make of itself is bounded here. No broker's message.max.bytes is near to this many.
+_MOST_HEADERS = 1000000
+
+# Of a record with neither key, value nor headers, at its largest: length, attributes, timestamp, offset,
+# key's length, value's length, number of headers.
 _MOST_OVERHEAD_BYTES = 5 + 1 + 10 + 5 + 5 + 5 + 5
 
-# The varints that are needed most: sizes, and the offsets and timestamps of a batch that is filled within a second.
+# The varints that are needed most: sizes, and the offsets and timestamps of a batch that is filled within a
+# second.
 _ENCODED_COUNT = 2048
 _ENCODED = [varints.encode(number) for number in range(_ENCODED_COUNT)]
 
@@ -28,18 +33,19 @@ _ENCODED = [varints.encode(number) for number in range(_ENCODED_COUNT)]
 class Columns(collections.namedtuple("Columns", ("offsets", "timestamps", "keys", "values", "headers"))):
     """Records as parallel lists.
 
-    ``keys`` and ``values`` are bytes or None, ``timestamps`` milliseconds. ``headers`` is None if no record has any,
-    else for each record a tuple of (name as text, value as bytes or None).
+    ``keys`` and ``values`` are bytes or None, ``timestamps`` milliseconds. ``headers`` is None if no record
+    has any, else for each record a tuple of (name as text, value as bytes or None).
     """
 
     __slots__ = ()
 
 
-def decode(data, position, end, count, step, base_offset, last_offset, base_timestamp, append_time):
-    """Yields Columns of at most ``step`` of the ``count`` records that fill ``data[position:end]``.
+def decode(batch, data, position, end, step):
+    """Yields Columns of at most ``step`` of the records of ``batch``, which fill ``data[position:end]``.
 
-    Every timestamp is ``append_time`` unless that is None. Offsets needn't be dense (compaction removes records),
-    but must be within the batch's own. ProtocolError for anything else.
+    They are fewer where they have more than ``step`` headers in all, so that the work for each Columns stays
+    bounded. Offsets needn't be dense (compaction removes records), but must be within the batch's own.
+    ProtocolError for anything else.
     """
     octets = data
     if six.PY2:
@@ -47,30 +53,33 @@ def decode(data, position, end, count, step, base_offset, last_offset, base_time
         octets = bytearray(data)
         position, end = 0, len(data)
     done = 0
-    while done < count:
-        number = min(step, count - done)
+    while done < batch.count:
+        most = min(step, batch.count - done)
         try:
-            columns, position = _decode(octets, data, position, number, base_offset, last_offset, base_timestamp)
+            columns, position = _decode(batch, octets, data, position, most, step)
         except IndexError:
-            columns = None
-        if columns is None or position > end:
             raise exc.ProtocolError("a record goes on behind the end")
-        done += number
-        if append_time is not None:
-            columns = columns._replace(timestamps=[append_time] * number)
-        if done == count and position != end:
+        if position > end:
+            raise exc.ProtocolError("a record goes on behind the end")
+        done += len(columns.offsets)
+        if batch.timestamp_type:
+            columns = columns._replace(timestamps=[batch.max_timestamp] * len(columns.offsets))
+        if done == batch.count and position != end:
             raise exc.ProtocolError("%d bytes follow the last record" % (end - position))
         yield columns
 
 
-def _decode(octets, data, position, count, base_offset, last_offset, base_timestamp):
-    # One long function without calls, since in CPython a call costs about as much as reading a field. A varint of
-    # one or two bytes is read on the spot. That a record keeps to its length is checked when it is read, and that
-    # the last one keeps to the end of the batch after the loop: until then nothing but work is lost.
+def _decode(batch, octets, data, position, count, enough_headers):
+    # One long function without calls, since in CPython a call costs about as much as reading a field. A
+    # varint of one or two bytes is read on the spot. That a record keeps to its length is checked when it is
+    # read, and that the last one keeps to the end of the batch after the loop: until then nothing but work is
+    # lost.
     offsets, timestamps, keys, values, headers = [], [], [], [], None
-    add_offset, add_timestamp, add_key, add_value = offsets.append, timestamps.append, keys.append, values.append
+    add_offset, add_timestamp = offsets.append, timestamps.append
+    add_key, add_value = keys.append, values.append
     decode_raw, long_bytes = varints.decode_raw, varints.INT64_BYTES
-    last_raw = (last_offset - base_offset) << 1
+    base_offset, base_timestamp = batch.base_offset, batch.base_timestamp
+    last_raw = (batch.last_offset - base_offset) << 1
     for index in range(count):
         length = octets[position]
         position += 1
@@ -149,8 +158,13 @@ def _decode(octets, data, position, count, base_offset, last_offset, base_timest
             if headers is None:
                 headers = [()] * count
             headers[index], position = _decode_headers(octets, data, position - 1, start + (length >> 1))
+            enough_headers -= len(headers[index])
         if (position - start) << 1 != length:
             raise exc.ProtocolError("a record's length isn't that of its fields")
+        if enough_headers < 0:
+            break
+    if headers is not None:
+        del headers[len(offsets) :]
     return Columns(offsets, timestamps, keys, values, headers), position
 
 
@@ -158,6 +172,8 @@ def _decode_headers(octets, data, position, end):
     count, position = varints.decode(octets, position)
     if not 0 <= count * _LEAST_HEADER_BYTES <= end - position:
         raise exc.ProtocolError("%d headers can't be in %d bytes" % (count, end - position))
+    if count > _MOST_HEADERS:
+        raise exc.ProtocolError("%d headers are more than the limit of %d" % (count, _MOST_HEADERS))
     headers = []
     for _ in range(count):
         name, position = _decode_bytes(octets, data, position, end)
@@ -245,11 +261,12 @@ def _encode_name(name):
 def check_bytes(content):
     """ProtocolError unless it can be a key, a value or a header's value."""
     if content is not None and not isinstance(content, bytes):
-        raise exc.ProtocolError("keys, values and header values are bytes or None, not %s" % type(content).__name__)
+        kind = type(content).__name__
+        raise exc.ProtocolError("keys, values and header values are bytes or None, not %s" % kind)
 
 
 def record_size(key, value, headers):
-    """An upper bound of the bytes that a record adds to an uncompressed batch. ProtocolError as for ``append``."""
+    """An upper bound of the bytes that a record adds to an uncompressed batch. Errors as of ``append``."""
     size = _MOST_OVERHEAD_BYTES
     for content in (key, value):
         check_bytes(content)

@@ -1,4 +1,4 @@
-"""Variable-length integers as in Protocol Buffers: seven bits a byte, the lowest first, signed ones in zigzag.
+"""Variable-length integers as in Protocol Buffers: seven bits a byte, the lowest first, in zigzag.
 
 Zigzag numbers 0, -1, 1, -2, 2 ... as 0, 1, 2, 3, 4 ..., so that small negative numbers are short too.
 """
@@ -26,7 +26,7 @@ def encode(number):
 
 
 def decode_raw(octets, position, most=INT32_BYTES):
-    """Reads at ``position`` an integer of at most ``most`` bytes: (its zigzag number, the position behind it).
+    """Reads an integer of at most ``most`` bytes: (its zigzag number, the position behind it).
 
     ``octets`` gives integers when indexed; its end is an IndexError. Too long a number is a ProtocolError.
     """

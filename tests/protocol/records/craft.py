@@ -7,8 +7,8 @@ from kiel.protocol.primitives import Span
 from kiel.protocol.records import crc32c_pure, varints
 
 FIELDS = (
-    "base_offset", "length", "leader_epoch", "magic", "crc", "attributes", "last_offset_delta", "base_timestamp",
-    "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count",
+    "base_offset", "length", "leader_epoch", "magic", "crc", "attributes", "last_offset_delta",
+    "base_timestamp", "max_timestamp", "producer_id", "producer_epoch", "base_sequence", "count",
 )  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def batch(payload=b"", **fields):
 
 
 def record(timestamp_delta=0, offset_delta=0, key=b"\1", value=b"\1", headers=b"\0"):
-    """A record of which key, value and headers are given as they are to be on the wire (here: null, null, none)."""
+    """A record; key, value and headers are given as on the wire (here: null, null, none)."""
     body = b"\0" + varints.encode(timestamp_delta) + varints.encode(offset_delta) + key + value + headers
     return varints.encode(len(body)) + body
 

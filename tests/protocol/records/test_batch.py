@@ -6,6 +6,7 @@ import pytest
 from kiel import exc
 from kiel.protocol import records
 from kiel.protocol.primitives import Span
+from kiel.protocol.records import varints
 from tests.protocol.records import craft
 
 
@@ -28,7 +29,8 @@ def test_no_records():
 
 def test_a_span_inside_of_more_bytes():
     data = craft.batch(craft.record(value=b"\x02a"))
-    assert craft.rows(Span(b"before" + data + data + b"after", 6, 6 + len(data))) == [(0, 1000, None, b"a", ())]
+    inside = Span(b"before" + data + data + b"after", 6, 6 + len(data))
+    assert craft.rows(inside) == [(0, 1000, None, b"a", ())]
 
 
 @pytest.mark.parametrize("codec", [0, 1])
@@ -182,6 +184,24 @@ def test_steps(step):
     assert sizes == [min(step, 7 - done) for done in range(0, 7, step)]
     # Headers only where the records of these columns have any.
     assert [have is not None for have in headers] == [done <= 4 < done + step for done in range(0, 7, step)]
+
+
+def test_many_headers_make_a_step_shorter():
+    builder = records.BatchBuilder()
+    for number in range(10):
+        builder.append(number, None, None, [(u"h", None)] * 40)
+    batch = craft.only(builder.build())
+    found = [columns for columns in batch.columns(100) if columns is not None]
+    assert [len(columns.offsets) for columns in found] == [3, 3, 3, 1]
+    assert [len(columns.headers) for columns in found] == [3, 3, 3, 1]
+    assert [row[0] for row in craft.rows(builder.build(), 100)] == list(range(10))
+
+
+def test_headers_without_end():
+    headers = varints.encode(1000001) + b"\0\0" * 1000001
+    data = craft.batch(gzipped(craft.record(headers=headers)), attributes=1)
+    assert len(data) < 5000
+    refused(data, "more than the limit of 1000000")
 
 
 def test_a_step_of_nothing():

@@ -102,7 +102,8 @@ def test_record_size_refuses_the_same(wrong):
 
 
 @pytest.mark.parametrize(
-    "options", [{"producer_id": 2**63}, {"producer_epoch": 2**15}, {"base_sequence": 2**31}, {"producer_id": "7"}]
+    "options",
+    [{"producer_id": 2**63}, {"producer_epoch": 2**15}, {"base_sequence": 2**31}, {"producer_id": "7"}],
 )
 def test_header_fields_out_of_range(options):
     builder = records.BatchBuilder()

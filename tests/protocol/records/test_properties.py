@@ -1,6 +1,8 @@
 import itertools
+import struct
 
-from hypothesis import HealthCheck, assume, given, settings
+import six
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kiel import exc
@@ -16,6 +18,7 @@ names = st.text(st.characters(blacklist_categories=("Cs",)), max_size=10)
 headers = st.one_of(st.none(), st.lists(st.tuples(names, contents), max_size=3))
 appended = st.lists(st.tuples(timestamps, contents, contents, headers), min_size=1, max_size=20)
 codecs = st.sampled_from([0, 1])
+changes = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4)
 steps = st.sampled_from([1, 2, 500])
 
 
@@ -54,9 +57,9 @@ def outcome(data):
     except ALLOWED as error:
         return error
     for offset, timestamp, key, value, row_headers in found:
-        assert offset >= 0 and isinstance(timestamp, type(2**62)) or isinstance(timestamp, int)
+        assert offset >= 0 and isinstance(timestamp, six.integer_types)
         assert all(content is None or type(content) is bytes for content in (key, value))
-        assert all(type(name) is type(u"") for name, _ in row_headers)
+        assert all(type(name) is six.text_type for name, _ in row_headers)
     return found
 
 
@@ -74,18 +77,18 @@ def test_any_payload(payload, count, attributes):
     outcome(craft.batch(payload, count=count, attributes=attributes, last_offset_delta=max(count, 1)))
 
 
-# Invariant: a batch with some bytes changed or cut out, its checksum made right again, is records or an error.
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
-@given(codecs, appended, st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4), st.data())
-def test_any_mutation(codec, records_in, changes, draw):
+# Invariant: a batch with bytes changed or cut out, its checksum made right again, is records or an error.
+@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@given(codecs, appended, changes, st.data())
+def test_any_mutation(codec, records_in, changed, draw):
     data = bytearray(built(codec, records_in))
-    for place, octet in changes:
+    for place, octet in changed:
         data[place % len(data)] = octet
     if draw.draw(st.booleans()):
         cut = draw.draw(st.integers(61, len(data)))
         del data[cut : cut + draw.draw(st.integers(1, 20))]
-        data[8:12] = bytearray(craft.struct.pack(">i", len(data) - 12))
-    data[17:21] = bytearray(craft.struct.pack(">I", crc32c_pure.crc32c(bytes(data[21:]))))
+        data[8:12] = bytearray(struct.pack(">i", len(data) - 12))
+    data[17:21] = bytearray(struct.pack(">I", crc32c_pure.crc32c(bytes(data[21:]))))
     outcome(bytes(data) + built(0, [(5, None, b"next", None)]))
 
 
@@ -95,5 +98,4 @@ def test_any_mutation(codec, records_in, changes, draw):
 def test_any_flipped_bit(codec, records_in, place, bit):
     data = bytearray(built(codec, records_in))
     data[17 + place % (len(data) - 17)] ^= 1 << bit
-    assume(data[16] == 2)
     assert isinstance(outcome(bytes(data)), exc.ProtocolError)
