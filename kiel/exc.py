@@ -1,5 +1,31 @@
 """Every error that kiel raises; all of them are a :class:`KielError`."""
 
+__all__ = [
+    "AuthorizationError",
+    "BrokerConnectionError",
+    "BrokerError",
+    "ClosedError",
+    "ConfigurationError",
+    "CorruptRecordError",
+    "DeadlineError",
+    "DeserializationError",
+    "InvalidTopicError",
+    "KielError",
+    "MissingDependencyError",
+    "NoBrokersError",
+    "NoOffsetsError",
+    "ProduceError",
+    "ProtocolError",
+    "RecordError",
+    "RecordTooLargeError",
+    "RequestTimeoutError",
+    "UnhandledResponseError",
+    "UnknownTopicError",
+    "UnsupportedCodecError",
+    "UnsupportedVersionError",
+    "UsageError",
+]
+
 
 class KielError(Exception):
     """The base of every error that kiel raises."""

@@ -1,4 +1,5 @@
 """What all clients share: settings, the cluster, and the dispatch of responses to their handlers."""
+import logging
 import os
 import random
 
@@ -9,12 +10,15 @@ from kiel.cluster import Cluster
 from kiel.connection import Settings
 from kiel.exc import (
     BrokerConnectionError,
+    ClosedError,
     DeadlineError,
     KielError,
     ProtocolError,
     UnhandledResponseError,
     UsageError,
 )
+
+log = logging.getLogger(__name__)
 
 
 class Client(object):
@@ -60,6 +64,8 @@ class Client(object):
         self.closing = False
         self.heal_cluster = False
         self._process = None
+        self._tasks = set()
+        self._closing_bell = futures.Bell()
 
     @gen.coroutine
     def connect(self):
@@ -101,8 +107,10 @@ class Client(object):
         except gen.TimeoutError:
             raise DeadlineError("%s could not finish its work within %d ms" % (type(self).__name__, timeout_ms))
         finally:
+            self._closing_bell.ring()
             if self.cluster is not None:
-                self.cluster.stop()
+                yield self.cluster.stop()
+            yield list(self._tasks)
 
     @gen.coroutine
     def wind_down(self):
@@ -114,9 +122,24 @@ class Client(object):
         if self._process is not None and self._process != os.getpid():
             raise UsageError("this %s was connected before a fork: make one in each process instead" % name)
         if self.closing:
-            raise UsageError("this %s is closed" % name)
+            raise ClosedError("this %s is closed" % name)
         if self.cluster is None:
             raise UsageError("this %s isn't connected: yield its connect() first" % name)
+
+    def spawn(self, task):
+        """Look after a Future that nobody waits for: close() waits for its end, and an error is logged."""
+        self._tasks.add(task)
+        task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task):
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            error = task.exception()
+            log.error("%s: a background task failed: %r", type(self).__name__, error, exc_info=_exc_info(error))
+
+    def rest(self, seconds):
+        """A Future that ends after `seconds`, or when the client closes."""
+        return self._closing_bell.wait(0 if self.closing else seconds)
 
     def backoff(self, attempt):
         """Seconds to wait before a request is tried again after failure number `attempt` (from 0)."""
@@ -168,3 +191,7 @@ class Client(object):
         if handler is None:
             raise UnhandledResponseError("%s has no method %s" % (type(self).__name__, name))
         return handler
+
+
+def _exc_info(error):
+    return (type(error), error, getattr(error, "__traceback__", None))

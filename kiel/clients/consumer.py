@@ -1,0 +1,377 @@
+"""What all consumers share: handing out batches, acknowledging them, and moving about in the partitions."""
+import collections
+import json
+import logging
+
+from tornado import gen
+from tornado.concurrent import Future
+
+from kiel import constants, futures, settings
+from kiel.clients import offsets
+from kiel.clients.client import Client
+from kiel.clients.delivery import Delivery, as_records, as_values
+from kiel.clients.fetcher import Fetcher
+from kiel.clients.times import milliseconds
+from kiel.exc import BrokerConnectionError, ClosedError, DeadlineError, KielError, UsageError
+from kiel.protocol import errors
+
+log = logging.getLogger(__name__)
+
+_decode_json = json.JSONDecoder().decode
+
+
+def from_json(value):
+    """The default deserializer: the value of a JSON text in UTF-8."""
+    return _decode_json(value.decode("utf-8"))
+
+
+class BaseConsumer(Client):
+    """Hands out the records of the partitions that it is allocated, in batches.
+
+    :param brokers: as for :class:`~kiel.clients.client.Client`, as are the keyword arguments that aren't listed here
+    :param deserializer: turns a record's value (bytes) into what is handed out; JSON by default, `bytes` leaves it as it
+        is. A null value is None and isn't given to it.
+    :param max_wait_time: milliseconds that ``consume`` waits for records; a broker waits half of that for `min_bytes` of
+        them, so that a partition that is added to what it was asked for (by ``seek``, say) is read in the same call
+    :param min_bytes: how much a broker gathers before it answers sooner than that
+    :param max_bytes: how many bytes of one partition a fetch brings, and about how many ``consume`` hands out at most;
+        a single record that is larger is delivered all the same
+    :param prefetch_bytes: how many bytes in all are fetched ahead of the application
+    :param on_error: what happens to a record whose value can't be deserialized: "skip" (a warning names it, and
+        ``skipped`` counts it), "raise" (DeserializationError; the next call goes on after it), or a function
+        (record with the raw value, error), which may be a coroutine; if that raises, the record comes again
+    :param auto_offset_reset: where a partition goes on whose offset is out of range: "earliest", "latest" or "none"
+        (NoOffsetsError)
+    :param isolation_level: "read_uncommitted", or "read_committed" to leave out what transactions have not committed
+    """
+
+    def __init__(
+        self,
+        brokers,
+        deserializer=None,
+        max_wait_time=1000,
+        min_bytes=1,
+        max_bytes=1024 * 1024,
+        prefetch_bytes=16 * 1024 * 1024,
+        on_error="skip",
+        auto_offset_reset="latest",
+        isolation_level="read_uncommitted",
+        **client_options
+    ):
+        super(BaseConsumer, self).__init__(brokers, **client_options)
+        self.deserializer = settings.function("deserializer", deserializer) or from_json
+        self.max_wait_time = settings.number("max_wait_time", max_wait_time, 1)
+        self.min_bytes = settings.whole("min_bytes", min_bytes, 1)
+        self.max_bytes = settings.whole("max_bytes", max_bytes, 1, constants.MAX_FRAME_BYTES // 2)
+        self.prefetch_bytes = settings.whole("prefetch_bytes", prefetch_bytes, self.max_bytes)
+        self.on_error = on_error if callable(on_error) else settings.one_of("on_error", on_error, ("skip", "raise"))
+        self.auto_offset_reset = settings.one_of("auto_offset_reset", auto_offset_reset, ("earliest", "latest", "none"))
+        settings.one_of("isolation_level", isolation_level, ("read_uncommitted", "read_committed"))
+        self.read_committed = isolation_level == "read_committed"
+        self.synced_offsets = set()
+        self.acknowledged = {}
+        self.skipped = collections.Counter()
+        self._fetcher = Fetcher(self)
+        self._in_hand = {}
+        self._busy = set()
+        self._news = {}
+
+    # -- life
+
+    @gen.coroutine
+    def connect(self):
+        yield super(BaseConsumer, self).connect()
+        self._fetcher.start()
+
+    @gen.coroutine
+    def close(self, acknowledge=False, timeout_ms=30000):
+        """Stop consuming, and give back every socket and task; a consume() that waits ends with ClosedError.
+
+        A batch that is still in the application's hands counts as handled only with `acknowledge`.
+        """
+        if not self.closing:
+            if acknowledge:
+                self.acknowledge()
+            self._mention_in_hand()
+        yield super(BaseConsumer, self).close(timeout_ms)
+
+    def _mention_in_hand(self):
+        for topic, handed_out in sorted(self._in_hand.items()):
+            count = sum(count for _, count in handed_out.values())
+            if count:
+                log.info(
+                    "closing: the last %d records of %s were not acknowledged and will come again; "
+                    "close(acknowledge=True) or acknowledge(%r) says that they were handled",
+                    count,
+                    topic,
+                    topic,
+                )
+
+    @gen.coroutine
+    def wind_down(self):
+        """Wake whatever waits, so that it sees that the consumer is closing."""
+        self._fetcher.stop()
+
+    # -- what this consumer reads
+
+    @property
+    def allocation(self):
+        """{topic: [partitions]} that this consumer reads."""
+        return {topic: sorted(held) for topic, held in self._fetcher.readers.items()}
+
+    @property
+    def offsets(self):
+        """{topic: {partition: offset}}: the positions that are known."""
+        return {
+            topic: {number: reader.position for number, reader in held.items() if reader.position is not None}
+            for topic, held in self._fetcher.readers.items()
+        }
+
+    @gen.coroutine
+    def determine_offsets(self, topic, start=None):
+        """Find where each partition of the topic begins for this consumer. Each kind of consumer has its own way."""
+        raise NotImplementedError
+
+    # -- handing out
+
+    def consume(self, topic, start=None, max_records=None):
+        """A Future of the topic's next records as a list of deserialized values, in offset order in each partition.
+
+        The list is empty when `max_wait_time` has passed without any. Asking for the next batch acknowledges the one
+        before. `start` says where to begin, the first time that the topic is asked for. A Future that is cancelled
+        (asyncio) takes nothing: the records come with the next call.
+
+        :param max_records: at most so many; without it a batch is about `max_bytes` at most
+        :raises UsageError: not connected, or a consume() of the topic is under way
+        :raises ClosedError: the consumer was closed
+        :raises UnknownTopicError: the topic doesn't exist, or was deleted; told once, then it is waited for
+        :raises CorruptRecordError: records can't be read; ``seek`` passes over them, the next call tries again
+        :raises DeserializationError: with ``on_error="raise"``
+        :raises NoOffsetsError: with ``auto_offset_reset="none"``
+        :raises BrokerError: what the broker refuses, for instance AuthorizationError
+        """
+        return self._hand_out(topic, start, max_records, as_values)
+
+    def consume_records(self, topic, start=None, max_records=None):
+        """The same as ``consume``, with a :class:`~kiel.Record` for each record."""
+        return self._hand_out(topic, start, max_records, as_records)
+
+    def records(self, topic, start=None):
+        """An asynchronous iterator over the topic's Records (Python 3), which ends when the consumer is closed.
+
+        A record is acknowledged when the first one of the batch after its own is asked for.
+        """
+        return _RecordIterator(self, topic, start)
+
+    def _hand_out(self, topic, start, max_records, form):
+        self.check_usable()
+        if max_records is not None:
+            settings.whole("max_records", max_records, 1)
+        if topic in self._busy:
+            raise UsageError("a consume() of %s is under way: wait for it before asking for more" % topic)
+        self._busy.add(topic)
+        asked = Future()
+        delivery = Delivery(self.deserializer, self.on_error, form, max_records, self.max_bytes, self.skipped)
+        self.acknowledge(topic)
+        self._next_batch(topic, start, delivery).add_done_callback(
+            lambda ended: self._handed_out(topic, delivery, ended, asked)
+        )
+        return asked
+
+    def _handed_out(self, topic, delivery, ended, asked):
+        self._busy.discard(topic)
+        if asked.done():
+            for reader, position in delivery.began_at.items():
+                reader.seek(position)
+            self._fetcher.wake()
+            if ended.exception() is not None:
+                log.warning("a consume() of %s that was cancelled failed: %s", topic, ended.exception())
+        elif ended.exception() is not None:
+            asked.set_exception(ended.exception())
+        else:
+            self._in_hand[topic] = delivery.handed_out()
+            asked.set_result(ended.result())
+
+    @gen.coroutine
+    def _next_batch(self, topic, start, delivery):
+        deadline = self.loop.time() + self.max_wait_time / 1000.0
+        yield self._prepare(topic, start, deadline)
+        while True:
+            self._tell_errors(topic)
+            yield delivery.gather(self._fetcher.turn(topic), lambda: self.closing)
+            self._fetcher.wake()
+            if delivery.values:
+                raise gen.Return(delivery.values)
+            self._tell_errors(topic)
+            if delivery.error is not None:
+                raise delivery.error
+            remaining = deadline - self.loop.time()
+            if remaining <= 0:
+                raise gen.Return([])
+            yield self._fetcher.wait(topic, remaining)
+
+    @gen.coroutine
+    def _prepare(self, topic, start, deadline):
+        """See to it that the topic's partitions and positions are known. Each kind of consumer has its own way."""
+        raise NotImplementedError
+
+    def _tell_errors(self, topic):
+        if self.closing:
+            raise ClosedError("this %s is closed" % type(self).__name__)
+        error = self._news.pop(topic, None) or self._fetcher.take_error(topic)
+        if error is not None:
+            raise error
+
+    def topic_gone(self, topic, error):
+        """The topic was deleted: the next consume() of it says so, once."""
+        self.synced_offsets.discard(topic)
+        self._in_hand.pop(topic, None)
+        self._news[topic] = error
+        self._fetcher.ring(topic)
+
+    def acknowledge(self, topic=None):
+        """Count the batch of the topic that was handed out last (of every topic, if none is named) as handled.
+
+        ``acknowledged`` is {topic: {partition: offset of the next record}}.
+        """
+        for name in [topic] if topic is not None else list(self._in_hand):
+            for partition, (next_offset, _) in self._in_hand.pop(name, {}).items():
+                self.acknowledged.setdefault(name, {})[partition] = next_offset
+
+    # -- moving about
+
+    def _reader(self, topic, partition):
+        self.check_usable()
+        try:
+            return self._fetcher.readers[topic][partition]
+        except KeyError:
+            raise UsageError("%s[%r] isn't allocated to this consumer; it has %r" % (topic, partition, self.allocation))
+
+    def seek(self, topic, partition, offset):
+        """Go on at `offset` in the partition; what was fetched of it is dropped."""
+        settings.whole("offset", offset, 0)
+        self._reader(topic, partition).seek(offset)
+        self._fetcher.wake()
+
+    def position(self, topic, partition):
+        """The offset of the partition's next record to be handed out; None while it isn't known."""
+        return self._reader(topic, partition).position
+
+    def pause(self, topic, partitions=None):
+        """Hand out nothing of these partitions (of all of the topic's, if none are named) until ``resume``."""
+        self._set_paused(topic, partitions, True)
+
+    def resume(self, topic, partitions=None):
+        """Go on with paused partitions, where they were."""
+        self._set_paused(topic, partitions, False)
+
+    def _set_paused(self, topic, partitions, paused):
+        numbers = partitions if partitions is not None else list(self._fetcher.readers.get(topic, ()))
+        for reader in [self._reader(topic, number) for number in numbers]:
+            reader.paused = paused
+        self._fetcher.wake()
+        self._fetcher.ring(topic)
+
+    def paused(self, topic):
+        """The topic's paused partitions, in order."""
+        return [number for number, reader in sorted(self._fetcher.readers.get(topic, {}).items()) if reader.paused]
+
+    def lag(self, topic):
+        """{partition: how many offsets its position is behind its end, or None before the first fetch told}.
+
+        The end is the high watermark, or with "read_committed" the last stable offset.
+        """
+        self.check_usable()
+        return {
+            number: None if reader.end is None or reader.position is None else max(0, reader.end - reader.position)
+            for number, reader in self._fetcher.readers.get(topic, {}).items()
+        }
+
+    @gen.coroutine
+    def offsets_for_times(self, times):
+        """For each partition the first offset whose timestamp is at or after a time (ListOffsets API, KIP-79).
+
+        :param times: {topic: {partition: datetime or milliseconds since 1970}}
+        :returns: {topic: {partition: OffsetAndTimestamp, or None where there is no such record}}
+        """
+        self.check_usable()
+        wanted = {
+            (topic, partition): milliseconds(time)
+            for topic, partitions in times.items()
+            for partition, time in partitions.items()
+        }
+        found = yield self.find_offsets(wanted)
+        answer = {topic: {} for topic in times}
+        for (topic, partition), result in found.items():
+            answer[topic][partition] = result if result.offset >= 0 else None
+        raise gen.Return(answer)
+
+    # -- looking offsets up
+
+    @gen.coroutine
+    def find_offsets(self, wanted):
+        """{(topic, partition): OffsetAndTimestamp} for {(topic, partition): milliseconds, or LATEST or EARLIEST}.
+
+        Tried again until `api_timeout_ms`; DeadlineError then, with the last cause.
+        """
+        deadline = self.loop.time() + self.api_timeout_ms / 1000.0
+        for topic in {topic for topic, _ in wanted}:
+            yield self.cluster.topic(topic, self.api_timeout_ms)
+        found, attempt = {}, 0
+        while True:
+            missing = {place: wanted[place] for place in wanted if place not in found}
+            results = yield self.ask_offsets(missing)
+            for place, result in results.items():
+                if not isinstance(result, KielError):
+                    found[place] = result
+                elif not (getattr(result, "retriable", False) or isinstance(result, BrokerConnectionError)):
+                    raise result
+            if len(found) == len(wanted):
+                raise gen.Return(found)
+            failed = [result for result in results.values() if isinstance(result, KielError)]
+            pause = self.backoff(attempt)
+            attempt += 1
+            if self.closing or self.loop.time() + pause > deadline:
+                raise DeadlineError("offsets were not found within %d ms: %s" % (self.api_timeout_ms, failed[0]), failed[0])
+            yield self.rest(pause)
+
+    @gen.coroutine
+    def ask_offsets(self, wanted):
+        """Ask each partition's leader once: {(topic, partition): OffsetAndTimestamp, or the KielError}."""
+        requests = offsets.build_requests(wanted, self.cluster.leader, self.read_committed)
+        self.heal_cluster = self.heal_cluster or not requests
+        results = yield self.send(requests)
+        raise gen.Return(offsets.merge(wanted, requests, results))
+
+    def handle_offset_response(self, response):
+        """{(topic, partition): OffsetAndTimestamp or BrokerError} of a list-offsets response."""
+        found = offsets.read_response(response)
+        for result in found.values():
+            if isinstance(result, KielError) and errors.lookup(result.code).reaction == errors.REFRESH_METADATA:
+                self.heal_cluster = True
+        return found
+
+    def handle_fetch_response(self, response):
+        """Take in what a fetch brought."""
+        self._fetcher.receive(response)
+
+
+class _RecordIterator(object):
+    def __init__(self, consumer, topic, start):
+        self._consumer, self._topic, self._start = consumer, topic, start
+        self._batch = collections.deque()
+
+    def __aiter__(self):
+        return self
+
+    @gen.coroutine
+    def __anext__(self):
+        while not self._batch:
+            if self._consumer.closing:
+                raise StopAsyncIteration  # noqa: F821 (Python 3 alone calls this)
+            try:
+                batch = yield self._consumer.consume_records(self._topic, self._start)
+            except ClosedError:
+                raise StopAsyncIteration  # noqa: F821
+            self._batch.extend(batch)
+        raise gen.Return(self._batch.popleft())

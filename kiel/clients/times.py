@@ -1,0 +1,15 @@
+"""Points in time as Kafka has them: whole milliseconds since 1970 (UTC)."""
+import calendar
+import datetime
+import numbers
+
+from kiel.exc import ConfigurationError
+
+
+def milliseconds(value, what="a timestamp"):
+    """`value` in milliseconds: a datetime (naive means UTC) or a whole number that is in milliseconds already."""
+    if isinstance(value, datetime.datetime):
+        return calendar.timegm(value.utctimetuple()) * 1000 + value.microsecond // 1000
+    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    raise ConfigurationError("%s has to be a datetime or milliseconds since 1970, not %r" % (what, value))
