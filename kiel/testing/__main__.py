@@ -1,0 +1,5 @@
+import sys
+
+from kiel.testing.remote import main
+
+sys.exit(main())
