@@ -48,7 +48,7 @@ class ListOffsetsTopic(Struct):
 
 
 class OffsetRequest(Request):
-    """`replica_id` is -1 for a consumer; with `isolation_level` 1 (read_committed) LATEST is the last stable one.
+    """`replica_id` is -1 for a consumer. With `isolation_level` 1 LATEST is the last stable offset.
 
     `timeout_ms` bounds the time that the broker may wait for tiered storage.
     """
