@@ -27,22 +27,24 @@ clean:
 	rm -rf $(VENV) $(TOOLS) .tox .cache build dist docs/_build *.egg-info .pytest_cache .hypothesis .ruff_cache
 
 # Each stamp is younger than what it was installed from: a changed setup.py is installed anew.
-$(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+$(VENV)/stamp:
+	$(PYTHON) -m venv --clear $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --upgrade pip
+	touch $@
 
-$(VENV)/demo.stamp: setup.py pyproject.toml | $(VENV)/bin/python
+$(VENV)/demo.stamp: setup.py pyproject.toml | $(VENV)/stamp
 	$(VENV)/bin/python -m pip install --quiet --editable ".[demo]"
 	touch $@
 
-$(VENV)/test.stamp: setup.py pyproject.toml tests/requirements.txt | $(VENV)/bin/python
+$(VENV)/test.stamp: setup.py pyproject.toml tests/requirements.txt | $(VENV)/stamp
 	$(VENV)/bin/python -m pip install --quiet --editable ".[testing]" -r tests/requirements.txt
 	touch $@
 
-$(VENV)/docs.stamp: setup.py pyproject.toml | $(VENV)/bin/python
+$(VENV)/docs.stamp: setup.py pyproject.toml | $(VENV)/stamp
 	$(VENV)/bin/python -m pip install --quiet --editable ".[docs]"
 	touch $@
 
 $(TOOLS)/stamp: .ci/tools.txt
-	$(PYTHON) -m venv $(TOOLS)
+	$(PYTHON) -m venv --clear $(TOOLS)
 	$(TOOLS)/bin/python -m pip install --quiet -r .ci/tools.txt
 	touch $@

@@ -49,7 +49,7 @@ def logbook():
 
 @pytest.fixture(scope="session")
 def kafka():
-    """One real broker (tests.support.kafka.KafkaServers), started once for all tests: use a topic name of your own."""
+    """One real broker (a KafkaServers), started once for all tests: use topic names of your own."""
     needs.kafka()
     with kafka_servers.KafkaServers() as servers:
         yield servers
@@ -64,7 +64,7 @@ def three_brokers():
 
 @pytest.fixture
 def kafka_cluster(three_brokers):
-    """Three real brokers with min.insync.replicas=2, shared by a module's tests; all are up as a test begins."""
+    """Three real brokers with min.insync.replicas=2, a module's own; all are up as a test begins."""
     three_brokers.heal()
     return three_brokers
 
@@ -73,6 +73,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if {"kafka", "three_brokers"} & set(item.fixturenames):
             item.add_marker(pytest.mark.kafka)
+        if "kiel_cluster" in item.fixturenames:
+            item.add_marker(pytest.mark.embedded)
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -3,6 +3,7 @@ import socket
 import struct
 import time
 
+from kiel.protocol.errors import lookup
 from kiel.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kiel.protocol.primitives import Array, Boolean, Int16, Int32, Nullable, String
 from kiel.protocol.schema import Field, Request, Response, Struct
@@ -40,7 +41,11 @@ class CreateTopicsResponse(Response):
 class CreateTopicsRequest(Request):
     api, key, versions, flexible_from = "create_topics", 19, (2, 2), 5
     response = CreateTopicsResponse
-    parts = (Field("topics", Array(CreatableTopic)), Field("timeout_ms", Int32), Field("validate_only", Boolean))
+    parts = (
+        Field("topics", Array(CreatableTopic)),
+        Field("timeout_ms", Int32),
+        Field("validate_only", Boolean),
+    )
 
 
 class DeletableTopicResult(Struct):
@@ -93,10 +98,10 @@ class Refused(Exception):
     """The broker answered with an error."""
 
 
-def call(port, request, version):
-    """Send one request to 127.0.0.1:`port`: the response. socket.error if the broker can't be reached or hangs up."""
+def call(port, request, version, timeout=ANSWER_SECONDS):
+    """Send one request to 127.0.0.1:`port`: the response. socket.error if none comes in `timeout` seconds."""
     frame = struct.pack(">hhih4s", request.key, version, 1, 4, b"kiel") + request.encode(version)
-    connection = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS)
+    connection = socket.create_connection(("127.0.0.1", port), timeout=timeout)
     try:
         connection.sendall(struct.pack(">i", len(frame)) + frame)
         size, _ = struct.unpack(">ii", _read(connection, 8))
@@ -136,7 +141,7 @@ def _check(results):
     for result in results:
         if result.error_code:
             text = getattr(result, "error_message", None)
-            raise Refused("%s: error %d %s" % (result.name, result.error_code, text or ""))
+            raise Refused("%s: %s %s" % (result.name, lookup(result.error_code).name, text or ""))
 
 
 def metadata(port, topics=()):
@@ -155,7 +160,7 @@ def brokers_known(port):
 
 
 def wait_for_partitions(ports, name, count):
-    """Wait until every broker knows `count` partitions of the topic, each with a leader (0: knows no such topic)."""
+    """Wait until every broker knows leaders of `count` partitions of the topic (0: knows no such topic)."""
     deadline = time.time() + ANSWER_SECONDS
     for port in ports:
         while _partitions_led(port, name) != count:

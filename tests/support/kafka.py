@@ -11,7 +11,8 @@ from tests.support import admin, maven, process
 
 START_SECONDS = 60
 # Small and quick to start; a server that lives for seconds gains nothing from the optimizing compiler.
-JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+JVM = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+QUIET = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 
 
 class KafkaServers(object):
@@ -109,7 +110,10 @@ class KafkaServers(object):
         admin.wait_for_partitions(self._running_ports(), name, total)
 
     def tool(self, class_name, args, input=None, timeout=60):
-        """Run one of Apache's tools with --bootstrap-server and `args`: its stdout as bytes; ProcessError if it fails."""
+        """Run one of Apache's tools with --bootstrap-server and `args`: its stdout as bytes.
+
+        ProcessError if it fails, or isn't done in `timeout` seconds.
+        """
         command = self._java(class_name) + ["--bootstrap-server", ",".join(self.bootstrap)] + list(args)
         return process.run(command, input, timeout)
 
@@ -120,23 +124,25 @@ class KafkaServers(object):
         while not all(admin.brokers_known(self.port(broker_id)) >= len(running) for broker_id in running):
             ended = [broker_id for broker_id in running if not self._servers[broker_id].running]
             if ended or time.time() > deadline:
-                what = "ended" if ended else "not ready after %d s" % START_SECONDS
-                logs = ["broker %d:\n%s" % (broker_id, self.log(broker_id)[-4000:]) for broker_id in ended or running]
-                raise AssertionError("%s; the end of its log: %s" % (what, "\n".join(logs)))
+                what = "ended" if ended else "isn't ready after %d s" % START_SECONDS
+                tails = [self.log(broker_id)[-4000:] for broker_id in ended or running]
+                raise AssertionError("broker %s %s; its log ends:\n%s" % (ended or running, what, "\n".join(tails)))
             time.sleep(0.05)
 
     def _running(self):
-        return [broker_id for broker_id, server in self._servers.items() if server.running and not server.paused]
+        up = [broker_id for broker_id, server in self._servers.items() if server.running and not server.paused]
+        return sorted(up)
 
     def _running_ports(self):
         return [self.port(broker_id) for broker_id in self._running()]
 
     def _launch(self, broker_id):
-        self._servers[broker_id].start(self._java("kafka.Kafka") + [self._path(broker_id, "server.properties")])
+        command = self._java("kafka.Kafka") + [self._path(broker_id, "server.properties")]
+        self._servers[broker_id].start(command)
 
     def _java(self, class_name):
         jars = os.path.join(maven.kafka_classpath(self.version), "*")
-        return [maven.java()] + JVM + ["-cp", jars, class_name]
+        return [maven.java()] + JVM + [QUIET, "-cp", jars, class_name]
 
     def _path(self, broker_id, *names):
         return os.path.join(self._servers[broker_id].directory, *names)
@@ -192,7 +198,7 @@ def random_id():
 
 
 def free_ports(count):
-    """Free ports below those that the system gives to outgoing connections, so that a broker finds its own again."""
+    """Free ports, below those that outgoing connections get, so that a broker finds its own free again."""
     ports = []
     while len(ports) < count:
         port = random.SystemRandom().randrange(20000, 32000)

@@ -1,4 +1,4 @@
-"""Apache Kafka from Maven Central: downloaded once, kept in $KIEL_CACHE (.cache in the repository by default)."""
+"""Apache Kafka from Maven Central: downloaded once, kept in $KIEL_CACHE (else .cache in the repository)."""
 import contextlib
 import fcntl
 import os
@@ -71,7 +71,7 @@ def _directory(version):
 
 @contextlib.contextmanager
 def _lock():
-    """One download at a time, of all processes that share the cache; it ends with the process that holds it."""
+    """One download at a time, of all processes that share the cache; it ends with the process."""
     if not os.path.isdir(_cache()):
         os.makedirs(_cache())
     with open(os.path.join(_cache(), "lock"), "w") as lock:

@@ -12,9 +12,9 @@ import six
 # (preexec_fn is the only way on 2.7; on 3 it isn't safe beside threads.)
 OWN_GROUP = {"start_new_session": True} if six.PY3 else {"preexec_fn": os.setsid}
 
-# Holds the reading end of a pipe whose only writer is the process that runs the tests. That process writes
-# a line when the server is gone and reaped; the end of the pipe without a line means that the process itself is
-# gone (even by kill -9, when no atexit or fixture has run), so the server goes too, and its directory.
+# Holds the reading end of a pipe whose only writer is the process that runs the tests. That process writes a line
+# when the server is gone and reaped; the end of the pipe without a line means that the process itself is gone
+# (even by kill -9, when no atexit or fixture has run), so the server goes too, and its directory.
 WATCHDOG = 'read -r released || { kill -9 "$1"; sleep 1; rm -rf -- "$2"; }'
 
 

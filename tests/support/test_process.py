@@ -51,9 +51,9 @@ def test_a_server_and_its_directory_go_with_a_process_that_is_killed(tmpdir):
     script = "import sys, time; from tests.support import process; server = process.Server('kiel-test-')\n" \
         "server.start(['sh', '-c', 'exec sleep 300 > ' + sys.argv[1]])\n" \
         "sys.stdout.write(server.directory + '\\n'); sys.stdout.flush(); time.sleep(300)"
-    tests = subprocess.Popen(
-        [sys.executable, "-c", script, pipe], stdout=subprocess.PIPE, env=dict(os.environ, PYTHONPATH=os.getcwd())
-    )
+    command = [sys.executable, "-c", script, pipe]
+    here = dict(os.environ, PYTHONPATH=os.getcwd())
+    tests = subprocess.Popen(command, stdout=subprocess.PIPE, env=here)
     directory = tests.stdout.readline().strip()
     with open(pipe) as held:
         os.kill(tests.pid, signal.SIGKILL)
