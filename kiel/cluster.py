@@ -65,7 +65,7 @@ class Cluster(object):
         self._refreshing = None
         self._refreshes = collections.deque(maxlen=REFRESHES_PER_SECOND)
         self._aging = None
-        self._stopped = False
+        self.stopped = False
         self._stopping = futures.Bell()
         self._unreachable = False
 
@@ -76,7 +76,7 @@ class Cluster(object):
 
     def stop(self):
         """Close every connection; whatever waits on one fails. A Future of the end of all that was under way here."""
-        self._stopped = True
+        self.stopped = True
         self._stopping.ring()
         if self._aging is not None:
             self._loop.remove_timeout(self._aging)
@@ -158,7 +158,7 @@ class Cluster(object):
         self._refreshing = None
         if self._aging is not None:
             self._loop.remove_timeout(self._aging)
-        if not self._stopped:
+        if not self.stopped:
             self._aging = self._loop.call_later(self._max_age, self.heal)
 
     @gen.coroutine
@@ -193,13 +193,13 @@ class Cluster(object):
                 response = yield self._ask(chosen, names)
                 raise gen.Return(response)
             except KielError as error:
-                reasons.append(str(error))
+                reasons.append(_reason("broker %d" % broker_id, error))
         chosen = yield self._bootstrap(reasons)
         try:
             response = yield self._ask(chosen, names)
         except KielError as error:
             chosen.close()
-            raise self._no_brokers(reasons + [str(error)])
+            raise self._no_brokers(reasons + [_reason(chosen.address, error)])
         self._adopt(chosen, response)
         raise gen.Return(response)
 
@@ -349,10 +349,15 @@ class Cluster(object):
             del self._connections[broker_id]
 
     def _check_running(self, opened=None):
-        if self._stopped:
+        if self.stopped:
             if opened is not None:
                 opened.close()
             raise BrokerConnectionError("any address", "closed", "the client is closed")
+
+
+def _reason(who, error):
+    """What to say of a broker that didn't answer; a BrokerConnectionError names it already."""
+    return str(error) if isinstance(error, BrokerConnectionError) else "%s: %s" % (who, error)
 
 
 def _close_result(ended):

@@ -66,6 +66,8 @@ def connect(host, port, settings, alive):
             hung_up = error.stage == "handshake" and not isinstance(error, RequestTimeoutError)
             if not hung_up:
                 raise
+        except ProtocolError as error:
+            raise BrokerConnectionError(connection.address, "handshake", str(error))
     raise cause
 
 

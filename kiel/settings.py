@@ -44,11 +44,9 @@ def function(name, value):
 def addresses(name, value):
     """[(host, port)] from "host:port,host:port" or a list of such; a port left out is 9092, and IPv6 goes in brackets."""
     parts = value.split(",") if isinstance(value, six.string_types) else value
-    try:
-        parts = [part.strip() for part in parts]
-    except (TypeError, AttributeError):
+    if not isinstance(parts, (list, tuple)) or not all(isinstance(part, six.string_types) for part in parts):
         raise ConfigurationError('%s has to be "host:port,..." or a list of "host:port", not %r' % (name, value))
-    found = [_address(name, part) for part in parts if part]
+    found = [_address(name, part.strip()) for part in parts if part.strip()]
     if not found:
         raise ConfigurationError("%s names no broker: %r" % (name, value))
     return found

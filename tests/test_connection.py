@@ -92,7 +92,7 @@ def test_ten_thousand_produces_without_acknowledgement_and_then_a_request_with_o
         opened.close()
 
 
-@pytest.mark.parametrize("size", [100, 5 * 1000 * 1000])
+@pytest.mark.parametrize("size", [100, 1000 * 1000])
 @on_loop()
 def test_a_response_of_any_size(size):
     with ScriptedBroker() as broker:

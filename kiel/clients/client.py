@@ -118,13 +118,23 @@ class Client(object):
 
     def check_usable(self):
         """UsageError unless the client is connected, open, and in the process that connected it."""
-        name = type(self).__name__
-        if self._process is not None and self._process != os.getpid():
-            raise UsageError("this %s was connected before a fork: make one in each process instead" % name)
         if self.closing:
-            raise ClosedError("this %s is closed" % name)
+            self._check_process()
+            raise ClosedError("this %s is closed" % type(self).__name__)
+        self._check_connected()
+
+    def _check_process(self):
+        if self._process is not None and self._process != os.getpid():
+            raise UsageError(
+                "this %s was connected before a fork: make one in each process instead" % type(self).__name__
+            )
+
+    def _check_connected(self):
+        self._check_process()
         if self.cluster is None:
-            raise UsageError("this %s isn't connected: yield its connect() first" % name)
+            raise UsageError("this %s isn't connected: yield its connect() first" % type(self).__name__)
+        if self.cluster.stopped:
+            raise ClosedError("this %s is closed" % type(self).__name__)
 
     def spawn(self, task):
         """Look after a Future that nobody waits for: close() waits for its end, and an error is logged."""
@@ -159,8 +169,10 @@ class Client(object):
         the result is the KielError that says why; where Kafka sends none (produce with acks=0), it is None. After the
         last one, the cluster is healed if a handler set ``heal_cluster`` or a broker couldn't be reached.
 
-        `timeout_ms` stands in for ``request_timeout_ms``. UnhandledResponseError if there is no such handler.
+        `timeout_ms` stands in for ``request_timeout_ms``. UnhandledResponseError if there is no such handler, UsageError
+        before connect(), after close() and in a forked child.
         """
+        self._check_connected()
         for request in requests.values():
             self._handler(request)
         asked = {broker_id: self._ask(broker_id, request, timeout_ms) for broker_id, request in requests.items()}
