@@ -14,8 +14,12 @@ RESET_OFFSET = "reset the offset"  # start from where auto_offset_reset says
 NEW_PRODUCER_ID = "new producer id"  # a new producer id or epoch, and sequence numbers from 0
 GIVE_UP = "give up"  # tell the application
 
-Row = collections.namedtuple("Row", ("code", "name", "reaction", "retriable", "text"))
-Row.__doc__ = """An error: Kafka's number and name, the reaction, whether Kafka retries it, what it means."""
+
+class Row(collections.namedtuple("Row", ("code", "name", "reaction", "retriable", "text"))):
+    """An error: Kafka's number and name, the reaction, whether Kafka retries it, what it means."""
+
+    __slots__ = ()
+
 
 _TABLE = (
     (-1, "UNKNOWN_SERVER_ERROR", GIVE_UP, False, "the broker failed; its log says why"),
