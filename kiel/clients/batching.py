@@ -16,6 +16,7 @@ import six
 
 from kiel.exc import (
     BrokerConnectionError,
+    BrokerError,
     DeadlineError,
     NoBrokersError,
     ProtocolError,
@@ -28,14 +29,15 @@ MAX_IN_FLIGHT = 5
 
 NO_SEQUENCE = -1
 _SEQUENCE_MASK = 0x7FFFFFFF
-_NEVER = float("inf")
+# When nothing is due.
+NEVER = float("inf")
 
 # Errors for which nothing of a batch was appended, and that a part of it may not meet again.
 _TOO_LARGE = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 
 _NO_LEADER = errors.named("LEADER_NOT_AVAILABLE").code
 
-# Without an answer the batch may have been appended or not; anything else never reached a broker.
+# After these a batch may be in the log or not; whatever else ends a request did so before it was sent.
 _UNANSWERED = (BrokerConnectionError, ProtocolError, NoBrokersError, DeadlineError)
 
 
@@ -50,13 +52,18 @@ NO_IDENTITY = Identity(-1, -1)
 
 class Outcome(
     collections.namedtuple(
-        "Outcome", ("topic", "partition", "waiters", "timestamps", "offset", "append_time", "error")
-    )
+        "Outcome",
+        (
+            "topic", "partition", "generation", "waiters", "timestamps", "offset", "append_time", "error",
+            "is_record_at_fault",
+        ),
+    )  # fmt: skip
 ):
-    """The end of some records: acknowledged, or failed with `error`.
+    """The end of some records: acknowledged, or failed with ``error``.
 
     ``waiters`` and ``timestamps`` have an item a record, in order; ``offset`` is that of the first (-1: not
     known) and ``append_time`` the broker's time in milliseconds (-1: the records' own timestamps stand).
+    ``is_record_at_fault``: another record might have gone through in its place.
     """
 
     __slots__ = ()
@@ -125,8 +132,8 @@ class Accumulator(object):
     :param backoff: attempt (from 0) -> seconds until a batch is sent again to the same broker
     :param is_idempotent: whether batches are numbered; they then wait until ``identity`` is set
 
-    ``used_bytes`` is what all records not yet acknowledged take. After `ready`, ``lacks_leader`` says whether
-    batches wait for a leader. ``generation`` counts flushes.
+    ``used_bytes`` is what all records not yet acknowledged take. After `ready`, ``lacks_leader`` and
+    ``lacks_identity`` say whether batches wait for these. ``generation`` counts flushes.
     """
 
     def __init__(
@@ -140,12 +147,12 @@ class Accumulator(object):
         self.identity = None
         self.used_bytes = 0
         self.generation = 0
-        self.lacks_leader = False
+        self.lacks_leader = self.lacks_identity = False
         self._queues = {}
         # The queues that have batches and none in flight; the longest waiting first.
         self._idle = collections.OrderedDict()
         self._in_flight = collections.Counter()
-        self._next_due = self._next_deadline = _NEVER
+        self._next_due = self._next_deadline = NEVER
 
     # -- records come in
 
@@ -155,13 +162,12 @@ class Accumulator(object):
         return queue is not None and queue.open_batch(size, generation, self._batch_bytes) is not None
 
     def append(
-        self, topic, partition, timestamp, key, value, headers, size, waiter, now, deadline, generation,
-        cost=None
+        self, topic, partition, timestamp, key, value, headers, size, cost, waiter, now, deadline, generation
     ):  # fmt: skip
         """Add a record; gives whether that makes something to do (`ready`, or another time to wake up).
 
-        `size` is records.record_size's, `cost` what the record takes in memory if that is more, `waiter` is for
-        the Outcome, `deadline` is when it fails, and `generation` that at the time of the caller's call.
+        `size` is records.record_size's, `cost` what the record takes in memory, `waiter` is for the Outcome,
+        `deadline` is when it fails, and `generation` that at the time of the caller's call.
         ProtocolError for what can't be encoded, with nothing changed.
         """
         queue = self._queues.get((topic, partition))
@@ -175,8 +181,6 @@ class Accumulator(object):
         builder.append(timestamp, key, value, headers)
         batch.waiters.append(waiter)
         batch.timestamps.append(timestamp)
-        if cost is None:
-            cost = size
         batch.cost += cost
         self.used_bytes += cost
         if builder.count >= self._batch_size or builder.size >= self._batch_bytes:
@@ -203,7 +207,7 @@ class Accumulator(object):
         fit into a request goes into the next.
         """
         requests, sizes = {}, {}
-        self.lacks_leader, self._next_due = False, _NEVER
+        self.lacks_leader, self.lacks_identity, self._next_due = False, False, NEVER
         for place, queue in list(self._idle.items()):
             batch = queue.waiting[0]
             due = self._due(queue, batch)
@@ -250,6 +254,7 @@ class Accumulator(object):
             return True
         if queue.identity is None:
             if self.identity is None:
+                self.lacks_identity = True
                 return False
             queue.identity, queue.sequence = self.identity, 0
         batch.identity, batch.sequence = queue.identity, queue.sequence
@@ -264,6 +269,11 @@ class Accumulator(object):
         queue.was_sent_to = True
         del self._idle[queue.topic, queue.partition]
         return batch
+
+    def note_failure(self, error):
+        """Remember what keeps batches from being sent, for the time when they are overdue."""
+        for queue in six.itervalues(self._idle):
+            queue.waiting[0].failure = queue.waiting[0].failure or error
 
     def wake_at(self):
         """When `ready` or `expire` may have something new though nothing has happened; infinity for never."""
@@ -301,7 +311,7 @@ class Accumulator(object):
 
     def unanswered(self, batch, error, now):
         """[Outcome] for a batch whose request ended with `error` and no answer."""
-        if not batch.waiters or not isinstance(error, _UNANSWERED):
+        if not batch.waiters or not may_pass(error):
             return self.failed(batch, error)
         self._land(batch)
         batch.in_doubt = True
@@ -343,10 +353,11 @@ class Accumulator(object):
         self._refused(batch)
         count = batch.builder.count
         if count == 1:
-            return self._end(batch, RecordTooLargeError(
+            error = RecordTooLargeError(
                 "a record of %d bytes for %s is more than the broker takes (max.message.bytes): %s"
                 % (batch.builder.size, batch.place, error)
-            ))
+            )
+            return self._end(batch, error, is_record_at_fault=True)
         everything = list(range(count))
         self._put_first(self._parts(batch, [everything[:count // 2], everything[count // 2:]]))
         return []
@@ -365,7 +376,7 @@ class Accumulator(object):
         for index in sorted(index for index in bad if 0 <= index < len(waiters)):
             text = bad[index].batch_index_error_message
             own = errors.exception(row.code, about=batch.place, text=text) if text else error
-            outcomes.append(_failure(batch, [waiters[index]], [timestamps[index]], own))
+            outcomes.append(_outcome(batch, [waiters[index]], [timestamps[index]], own, -1, -1, True))
         return outcomes
 
     def _refused(self, batch):
@@ -406,15 +417,13 @@ class Accumulator(object):
     def _forget_number(self, batch):
         batch.identity, batch.sequence, batch.in_doubt = NO_IDENTITY, NO_SEQUENCE, False
 
-    def _end(self, batch, error, offset=-1, append_time=-1):
+    def _end(self, batch, error, offset=-1, append_time=-1, is_record_at_fault=False):
         waiters, timestamps = batch.waiters, batch.timestamps
         self.used_bytes -= batch.cost
         batch.waiters, batch.timestamps, batch.cost = [], [], 0
         if not waiters:
             return []
-        if error is not None:
-            return [_failure(batch, waiters, timestamps, error)]
-        return [Outcome(batch.topic, batch.partition, waiters, timestamps, offset, append_time, None)]
+        return [_outcome(batch, waiters, timestamps, error, offset, append_time, is_record_at_fault)]
 
     # -- time passes, or it is over
 
@@ -423,7 +432,7 @@ class Accumulator(object):
         if now < self._next_deadline:
             return []
         outcomes = []
-        self._next_deadline = _NEVER
+        self._next_deadline = NEVER
         for queue in six.itervalues(self._queues):
             batches = self._batches(queue)
             for batch in batches:
@@ -478,8 +487,16 @@ class Accumulator(object):
         )
 
 
-def _failure(batch, waiters, timestamps, error):
-    return Outcome(batch.topic, batch.partition, waiters, timestamps, -1, -1, error)
+def may_pass(error):
+    """Whether the same may go through later, after this KielError."""
+    return error.retriable if isinstance(error, BrokerError) else isinstance(error, _UNANSWERED)
+
+
+def _outcome(batch, waiters, timestamps, error, offset=-1, append_time=-1, is_record_at_fault=False):
+    return Outcome(
+        batch.topic, batch.partition, batch.generation, waiters, timestamps, offset, append_time, error,
+        is_record_at_fault,
+    )  # fmt: skip
 
 
 def _read(batch):

@@ -35,7 +35,7 @@ def put(box, *values, **where):
     added = [
         box.append(
             topic, partition, 1000 + int(now), where.get("key"), value, where.get("headers"),
-            records.record_size(where.get("key"), value, where.get("headers")), value, now, deadline,
+            records.record_size(where.get("key"), value, where.get("headers")), 100, value, now, deadline,
             where.get("generation", box.generation),
         )  # fmt: skip
         for value in values
@@ -86,7 +86,7 @@ def test_records_of_one_partition_share_a_batch_and_one_acknowledgement():
     batch = only_batch(box, now=5)
     assert content(batch) == ((7, 0, 0), [b"a", b"b", b"c"])
     (outcome,) = answered(box, batch, "NONE", offset=40, append_time=77)
-    assert outcome == ("t", 0, [b"a", b"b", b"c"], [1005] * 3, 40, 77, None)
+    assert outcome == ("t", 0, 0, [b"a", b"b", b"c"], [1005] * 3, 40, 77, None, False)
     assert box.used_bytes == 0 and box.ready(0, leader_is(1)) == {}
 
 
@@ -384,15 +384,15 @@ def test_only_the_record_that_is_too_large_fails_and_the_sequence_has_no_gap(nam
         assert sequence == expected
         if any(len(value) > 2000 for value in inside):
             outcomes = answered(box, batch, name)
-            failed += [(waiter, each.error) for each in outcomes for waiter in each.waiters]
+            failed += [(each.waiters, each.error, each.is_record_at_fault) for each in outcomes]
         else:
             expected += len(inside)
             (outcome,) = answered(box, batch, "NONE", offset=len(log))
             log += inside
             assert outcome.waiters == inside
     assert log == small + [b"later"]
-    ((waiter, error),) = failed
-    assert waiter == b"x" * 5000
+    ((waiters, error, is_record_at_fault),) = failed
+    assert waiters == [b"x" * 5000] and is_record_at_fault
     assert isinstance(error, RecordTooLargeError) and "max.message.bytes" in str(error)
     assert box.used_bytes == 0 and box.identity == Identity(7, 0)
 
