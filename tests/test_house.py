@@ -49,5 +49,6 @@ def test_nothing_pure_imports_what_is_not(module):
 
 
 def test_imports_are_seen_wherever_they_are():
-    source = "import os.path, socket as s\nfrom time import sleep\ndef f():\n    from tornado.gen import Return\nfrom . import x"
+    source = "import os.path, socket as s\nfrom time import sleep\ndef f():\n    from tornado import gen\n"
     assert set(imported(source)) == {"os", "socket", "time", "tornado"}
+    assert set(imported("from . import errors")) == set()

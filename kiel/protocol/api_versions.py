@@ -4,6 +4,7 @@ from kiel.protocol import errors
 from kiel.protocol.primitives import Array, Boolean, Int16, Int32, Int64, String
 from kiel.protocol.schema import Field, Request, Response, Struct
 
+_UNSUPPORTED_VERSION = b"\x00\x23"
 
 
 class ApiVersion(Struct):
@@ -46,19 +47,19 @@ class ApiVersionsResponse(Response):
 
     @classmethod
     def decode(cls, data, version, start=0):
-        """As for every message; but a broker that refuses the version answers in version 0, error 35."""
+        """As for every message; but a broker that refuses the version answers in version 0, with error 35.
+
+        Some (librdkafka's mock cluster) send nothing well formed after the error code: `api_keys` is empty then.
+        """
         try:
             return super(ApiVersionsResponse, cls).decode(data, version, start)
         except ProtocolError:
-            if version == 0:
+            if version == 0 or data[start:start + 2] != _UNSUPPORTED_VERSION:
                 raise
-            try:
-                refusal = super(ApiVersionsResponse, cls).decode(data, 0, start)
-            except ProtocolError:
-                refusal = None
-            if refusal is None or refusal.error_code != errors.named("UNSUPPORTED_VERSION").code:
-                raise
-            return refusal
+        try:
+            return super(ApiVersionsResponse, cls).decode(data, 0, start)
+        except ProtocolError:
+            return cls(error_code=errors.named("UNSUPPORTED_VERSION").code)
 
 
 class ApiVersionsRequest(Request):

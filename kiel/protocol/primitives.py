@@ -280,6 +280,14 @@ def _give_records(value):
     return _give_bytes(value)
 
 
+def _has_index(value):
+    return hasattr(value, "__index__")
+
+
+# Python 2's struct cuts fractions off, with no more than a warning; 3's refuses them by itself, and faster
+_is_whole = None if six.PY3 else _has_index
+
+
 def _is_bool(value):
     return isinstance(value, bool)
 
@@ -293,12 +301,12 @@ def _is_number(value):
 
 
 Boolean = Fixed("Boolean", "?", False, _is_bool)
-Int8 = Fixed("Int8", "b", 0)
-Int16 = Fixed("Int16", "h", 0)
-UInt16 = Fixed("UInt16", "H", 0)
-Int32 = Fixed("Int32", "i", 0)
-UInt32 = Fixed("UInt32", "I", 0)
-Int64 = Fixed("Int64", "q", 0)
+Int8 = Fixed("Int8", "b", 0, _is_whole)
+Int16 = Fixed("Int16", "h", 0, _is_whole)
+UInt16 = Fixed("UInt16", "H", 0, _is_whole)
+Int32 = Fixed("Int32", "i", 0, _is_whole)
+UInt32 = Fixed("UInt32", "I", 0, _is_whole)
+Int64 = Fixed("Int64", "q", 0, _is_whole)
 Float64 = Fixed("Float64", "d", 0.0, _is_number)
 # sixteen bytes, as they are on the wire
 Uuid = Fixed("Uuid", "16s", NO_UUID, _is_uuid)

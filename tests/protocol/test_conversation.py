@@ -39,7 +39,9 @@ def test_a_request_has_a_header_before_it():
 def test_a_flexible_request_has_tags_in_its_header_and_the_client_id_as_ever():
     conversation = Conversation(u"kiel")
     assert conversation.send(MetadataRequest(topics=None), 9) == (
-        0, b"\x00\x00\x00\x14" b"\x00\x03\x00\x09" b"\x00\x00\x00\x00" b"\x00\x04kiel" b"\x00" b"\x00\x01\x00\x00\x00"
+        0,
+        b"\x00\x00\x00\x14" b"\x00\x03\x00\x09" b"\x00\x00\x00\x00" b"\x00\x04kiel" b"\x00"
+        b"\x00\x01\x00\x00\x00"
     )
 
 
@@ -130,7 +132,7 @@ def test_a_frame_given_whole_is_not_copied():
 @given(st.lists(st.sampled_from([0, 1, 8, 9, 12, 13]), min_size=1, max_size=5), st.data())
 @settings(max_examples=100, deadline=None)
 def test_any_division_of_the_bytes_gives_the_same(versions, data):
-    """Invariant: however the stream is cut into pieces, the same responses come out, in order, and none is left."""
+    """Invariant: however the stream is cut into pieces, the same responses come out, in order."""
     conversation = asking(*versions)
     stream = b"".join(metadata_answer(at, version) for at, version in enumerate(versions))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
@@ -225,6 +227,14 @@ def test_a_version_of_api_versions_refused_is_answered_in_version_0(version):
     refusal = ApiVersionsResponse(error_code=35, api_keys=RANGES)
     ((_, response),) = conversation.receive(answer(0, refusal.encode(0)))
     assert response == refusal
+
+
+@pytest.mark.parametrize("body", [b"\x00\x23", b"\x00\x23\x00\x00", b"\x00\x23" + b"\x00" * 9])
+def test_a_refusal_is_one_whatever_follows_its_error(body):
+    conversation = Conversation(u"kiel")
+    conversation.send(ApiVersionsRequest(), 4)
+    ((_, response),) = conversation.receive(answer(0, body))
+    assert (response.error_code, response.api_keys) == (35, [])
 
 
 def test_another_error_in_version_0_is_no_refusal():

@@ -4,8 +4,8 @@ from kiel import exc
 from kiel.protocol import errors
 
 REACTIONS = {
-    errors.NONE, errors.RETRY, errors.REFRESH_METADATA, errors.FIND_COORDINATOR, errors.REJOIN, errors.REJOIN_AS_NEW,
-    errors.RESET_OFFSET, errors.NEW_PRODUCER_ID, errors.GIVE_UP,
+    errors.NONE, errors.RETRY, errors.REFRESH_METADATA, errors.FIND_COORDINATOR, errors.REJOIN,
+    errors.REJOIN_AS_NEW, errors.RESET_OFFSET, errors.NEW_PRODUCER_ID, errors.GIVE_UP,
 }
 
 

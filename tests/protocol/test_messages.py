@@ -10,7 +10,7 @@ from kiel.protocol.list_offsets import EARLIEST, ListOffsetsPartition, ListOffse
 from kiel.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kiel.protocol.primitives import Span
 from kiel.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.messages import instances, messages, messages_at_versions, versions
+from tests.support.messages import by_name, instances, messages, messages_at_versions, versions
 
 MESSAGES = messages()
 REQUESTS = [cls for cls in MESSAGES if issubclass(cls, schema.Request)]
@@ -20,16 +20,16 @@ def test_messages_are_found():
     assert len(REQUESTS) >= 6 and len(MESSAGES) == 2 * len(REQUESTS)
 
 
-@pytest.mark.parametrize("cls, version", messages_at_versions(), ids=lambda part: getattr(part, "__name__", part))
+@pytest.mark.parametrize("cls, version", messages_at_versions(), ids=by_name)
 def test_the_defaults_come_back_at_every_version(cls, version):
     assert cls.decode(cls().encode(version), version) == cls()
 
 
-@pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", MESSAGES, ids=by_name)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_what_is_encoded_is_decoded_again(cls, data):
-    """Invariant: at each of its versions, every message with any values for the fields of that version comes back
+    """Invariant: at each of its versions, every message with any values for that version's fields comes back
     equal, from any place in the data, and with nothing left over."""
     version = data.draw(st.sampled_from(list(versions(cls))))
     message = data.draw(instances(cls, version))
@@ -40,7 +40,7 @@ def test_what_is_encoded_is_decoded_again(cls, data):
     assert decoded.encode(version) == encoded
 
 
-@pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", REQUESTS, ids=by_name)
 def test_requests_and_responses_agree(cls):
     response = cls.response
     assert (response.api, response.key, response.versions) == (cls.api, cls.key, cls.versions)
@@ -48,7 +48,7 @@ def test_requests_and_responses_agree(cls):
     assert cls.kafka
 
 
-@pytest.mark.parametrize("cls", REQUESTS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", REQUESTS, ids=by_name)
 def test_a_response_that_may_throttle_tells_for_how_long(cls):
     if cls.throttle_from is None:
         return
@@ -79,12 +79,14 @@ KNOWN = [
         FetchRequest(
             max_wait_ms=500, min_bytes=1, max_bytes=1048576,
             topics=[FetchTopic(
-                topic=u"t", partitions=[FetchPartition(partition=2, fetch_offset=5, partition_max_bytes=1024)],
+                topic=u"t",
+                partitions=[FetchPartition(partition=2, fetch_offset=5, partition_max_bytes=1024)],
             )],
         ),
         4,
         b"\xff\xff\xff\xff\x00\x00\x01\xf4\x00\x00\x00\x01\x00\x10\x00\x00\x00"
-        b"\x00\x00\x00\x01\x00\x01t" b"\x00\x00\x00\x01\x00\x00\x00\x02" b"\0\0\0\0\0\0\0\x05" b"\x00\x00\x04\x00",
+        b"\x00\x00\x00\x01\x00\x01t"
+        b"\x00\x00\x00\x01\x00\x00\x00\x02" b"\0\0\0\0\0\0\0\x05" b"\x00\x00\x04\x00",
     ),
     (
         OffsetRequest(
@@ -94,7 +96,8 @@ KNOWN = [
             )],
         ),
         1,
-        b"\xff\xff\xff\xff" b"\x00\x00\x00\x01\x00\x01t" b"\x00\x00\x00\x01\x00\x00\x00\x02" + b"\xff" * 7 + b"\xfe",
+        b"\xff\xff\xff\xff" b"\x00\x00\x00\x01\x00\x01t"
+        b"\x00\x00\x00\x01\x00\x00\x00\x02" + b"\xff" * 7 + b"\xfe",
     ),
     (
         InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60000), 4,

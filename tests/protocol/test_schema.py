@@ -71,7 +71,8 @@ def test_a_representation_does_not_show_bytes():
 
 FULL = dict(number=1, label=u"ab", numbers=[-1, 2], inners=[Inner(id=3, name=u"c")])
 KNOWN = {
-    0: b"\x01" b"\x00\x01" b"\x00\x02ab" b"\x00\x00\x00\x02\xff\x02" b"\x00\x00\x00\x01\x00\x00\x00\x03\x00\x01c",
+    0: b"\x01" b"\x00\x01" b"\x00\x02ab" b"\x00\x00\x00\x02\xff\x02"
+       b"\x00\x00\x00\x01\x00\x00\x00\x03\x00\x01c",
     1: b"\x01" b"\x00\x01" b"\x00\x02ab" b"\0\0\0\0\0\0\0\x09" b"\xff\xff" b"\x00\x00\x00\x02\xff\x02"
        b"\x00\x00\x00\x01\x00\x00\x00\x03\x00\x01c" b"\xff\xff\xff\xff\x00\x00",
     2: b"\x00\x01" b"\x03ab" b"\0\0\0\0\0\0\0\x09" b"\x00" b"\x03\xff\x02" b"\x02\x00\x00\x00\x03\x02c\x00"
@@ -197,10 +198,13 @@ def test_tagged_fields_are_written_by_tag_and_only_where_they_differ():
     assert Outer(inner=Inner(id=1), extra=1, more=[u"x"]).encode(2).endswith(
         b"\x03" b"\x00\x04\x00\x00\x00\x01" b"\x01\x03\x02\x02x" b"\x03\x06\x00\x00\x00\x01\x01\x00"
     )
-    assert Outer(inner=Inner(), extra=5, more=[]).encode(2).endswith(b"\x01\x01\x00")  # two empty arrays, no tags
+    no_tags = b"\x01\x01\x00"  # after two empty arrays
+    assert Outer(inner=Inner(), extra=5, more=[]).encode(2).endswith(no_tags)
 
 
-@pytest.mark.parametrize("count", [b"\x7f\xff\xff\xff", b"\x00\x00\x00\x10", b"\xff\xff\xff\xfe", b"\xff\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "count", [b"\x7f\xff\xff\xff", b"\x00\x00\x00\x10", b"\xff\xff\xff\xfe", b"\xff\xff\xff\xff"]
+)
 @pytest.mark.parametrize("before", [b"", b"\x00\x00\x00\x00"], ids=["numbers", "inners"])
 def test_a_count_that_the_data_cannot_hold_allocates_nothing(before, count):
     with pytest.raises(ProtocolError, match="outer, version 0, byte %d: an array" % (5 + len(before))):

@@ -1,4 +1,4 @@
-"""All messages that kiel declares, and strategies (hypothesis) that make values for them from their declarations."""
+"""All messages that kiel declares, and strategies (hypothesis) that make values for their fields."""
 import importlib
 import pkgutil
 
@@ -36,6 +36,11 @@ def messages():
     classes = schema.Request.__subclasses__() + schema.Response.__subclasses__()
     ours = [cls for cls in classes if cls.__module__.startswith(protocol.__name__ + ".")]
     return sorted(ours, key=lambda cls: (cls.key, cls.__name__))
+
+
+def by_name(part):
+    """A test's id for a class or a version."""
+    return getattr(part, "__name__", str(part))
 
 
 def versions(cls):
