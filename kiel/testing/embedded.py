@@ -31,10 +31,10 @@ class SeenRequest(collections.namedtuple("SeenRequest", "broker_id api_key api t
 class EmbeddedCluster(object):
     """A cluster of `brokers` brokers, with the ids 1 to `brokers`, each on a port of 127.0.0.1 that was free.
 
-    It is librdkafka's mock cluster: what is produced is kept in memory and can be fetched again, consumer
-    groups and transactions work, and it fails as it is told to. docs/testing.rst says what it can't do. It
-    serves from a thread of librdkafka's own, so the IOLoop that uses it may be in the same process. Its
-    methods take a millisecond or two; use them from one thread at a time.
+    It is librdkafka's mock cluster: what is produced is kept in memory (the last 5 MiB of each partition) and
+    can be fetched again, consumers can form groups, and it fails as it is told to. docs/testing.rst says what
+    it can't do. It serves from a thread of librdkafka's own, so the IOLoop that uses it may be in the same
+    process. Its methods take a millisecond or two; use them from one thread at a time.
 
     `group_rebalance_delay_ms` is how long the first member of a group waits for others.
 
@@ -270,8 +270,8 @@ class EmbeddedCluster(object):
 
     def _do(self, doing, function, *arguments):
         self._functions.check(doing, self._call(function, *arguments))
-        # librdkafka's thread clears its wake-up pipe after it has carried out a command: the next one, if it comes
-        # right then, would lie there for a second.
+        # librdkafka's thread empties its wake-up pipe after it has carried out a command: one that comes right
+        # then lies there for a second.
         time.sleep(0.001)
 
     def _broker_id(self, broker_id):

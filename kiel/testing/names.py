@@ -32,6 +32,7 @@ APIS = {
 
 KEYS = dict((name, key) for key, name in APIS.items())
 KEYS.update({"list_offsets": 2, "find_coordinator": 10})  # as Kafka calls them
+NAMES = dict((row.name, row.code) for row in errors.ROWS)
 
 
 def api_name(key):
@@ -55,9 +56,8 @@ def error_code(error):
     """The code of `error`: a row of kiel.protocol.errors, a name, or the code itself."""
     error = getattr(error, "code", error)
     if isinstance(error, six.string_types):
-        for row in errors.ROWS:
-            if row.name == error:
-                return row.code
+        if error in NAMES:
+            return NAMES[error]
     elif isinstance(error, numbers.Integral) and not isinstance(error, bool):
         if error == DISCONNECT or -1 <= error < 2 ** 15:
             return error

@@ -120,7 +120,8 @@ def test_a_forked_child_can_neither_use_nor_close_its_parents_cluster():
     pytest.importorskip("confluent_kafka")
     out, err = run(
         """
-        import os, sys
+        import os, sys, warnings
+        warnings.simplefilter("ignore")  # Python 3.12 and later warn of a fork beside threads
         from kiel.exc import UsageError
         from kiel.testing import EmbeddedCluster
         cluster = EmbeddedCluster()
