@@ -299,8 +299,12 @@ class Cluster(object):
             if future.done():
                 return future
             self._opening[broker_id] = future
-            future.add_done_callback(lambda _: self._opening.pop(broker_id, None))
+            future.add_done_callback(lambda _: self._opened(broker_id))
         return self._opening[broker_id]
+
+    def _opened(self, broker_id):
+        # Nothing is returned: Tornado 5 would wait for a Future that a callback returns, and log its error.
+        del self._opening[broker_id]
 
     @gen.coroutine
     def _open(self, broker_id):

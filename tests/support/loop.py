@@ -1,7 +1,7 @@
 """Runs a test's coroutine on an IOLoop of its own."""
 import functools
-import inspect
 
+import six
 from tornado import gen, ioloop
 
 
@@ -17,15 +17,18 @@ def on_loop(timeout=30):
         @functools.wraps(test)
         def run(*args, **kwargs):
             loop = ioloop.IOLoop(make_current=False)
-            loop.make_current()
+            if six.PY2:
+                # On Python 3 the loop that runs is the current one, and Tornado warns of this call.
+                loop.make_current()
             try:
                 loop.run_sync(lambda: coroutine(*args, **kwargs), timeout=timeout)
             finally:
-                ioloop.IOLoop.clear_current()
+                if six.PY2:
+                    ioloop.IOLoop.clear_current()
                 loop.close(all_fds=True)
 
-        if hasattr(inspect, "signature"):
-            run.__signature__ = inspect.signature(test)
+        # On Python 2.7 functools.wraps leaves this out, and pytest finds a test's arguments by it.
+        run.__wrapped__ = test
         return run
 
     return decorate
