@@ -7,6 +7,7 @@ is kept. What the accumulator has is sent by a Sender (kiel.clients.sender).
 import collections
 import json
 import logging
+import numbers
 import random
 import sys
 import time
@@ -289,7 +290,7 @@ class Producer(Client):
             cost += size
             self._check_size(size, cost)
         except Exception as error:  # serializer and key_maker are the application's: any error may come
-            self._fail([waiter], topic, partition, error, True)
+            self._fail([waiter], topic, partition if isinstance(partition, numbers.Integral) else None, error, True)
             return
         known = self._topics.get(topic)
         if known is None:
@@ -361,16 +362,12 @@ class Producer(Client):
     def _look_up(self, topic):
         """Find out the partitions of a topic for those who wait in its line."""
         while topic.line and not self._sender.is_over:
-            left = topic.line[0].deadline - self.loop.time()
+            deadline = topic.line[0].deadline
             try:
-                found = yield self.cluster.topic(topic.name, max(0, left * 1000))
+                found = yield self.cluster.topic(topic.name, max(0, deadline - self.loop.time()) * 1000)
             except KielError as error:
-                overdue = None
-                if batching.may_pass(error):
-                    overdue = self.loop.time()
-                self._fail_line(topic.line, error, overdue)
-                if topic.line:
-                    yield self.pause(max(0, min(self.backoff(0), topic.line[0].deadline - self.loop.time())))
+                # Those who came later may have more time left.
+                self._fail_line(topic.line, error, deadline if batching.may_pass(error) else None)
             else:
                 topic.partitions = sorted(found)
                 self._line.extend(topic.line)
@@ -383,7 +380,7 @@ class Producer(Client):
             self._admit(*self._line.popleft())
 
     def _fail_line(self, line, error, overdue=None):
-        """Fail those who wait in a line; if `overdue` is a time, only those whose deadline it is past."""
+        """Fail those who wait in a line; if `overdue` is a time, only those with a deadline up to then."""
         while line and (overdue is None or line[0].deadline <= overdue):
             entry = line.popleft()
             self._count_off(entry.generation, 1)

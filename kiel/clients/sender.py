@@ -182,10 +182,12 @@ class Sender(object):
     @gen.coroutine
     def _find_leaders(self):
         self._is_healing = True
-        yield self._client.cluster.heal()
-        yield self._client.pause(self._client.backoff(self._heal_attempt))
-        self._heal_attempt = self._heal_attempt + 1 if self._accumulator.lacks_leader else 0
-        self._is_healing = False
+        try:
+            yield self._client.cluster.heal()
+            yield self._client.rest(self._client.backoff(self._heal_attempt))
+            self._heal_attempt = self._heal_attempt + 1 if self._accumulator.lacks_leader else 0
+        finally:
+            self._is_healing = False
         self.schedule()
 
     @gen.coroutine
@@ -197,8 +199,10 @@ class Sender(object):
         known = sorted(cluster.brokers)
         able = [each for each in known if cluster.api_versions(each, request.key)]
         broker_id = random.choice(able or known)
-        results = yield self._client.send({broker_id: request})
-        self._is_asking = False
+        try:
+            results = yield self._client.send({broker_id: request})
+        finally:
+            self._is_asking = False
         if results[broker_id] is None:
             self._identity_attempt = 0
         else:
