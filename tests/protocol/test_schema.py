@@ -27,7 +27,7 @@ class Outer(Message):
         Field("ids", Array(Uuid), since=3),
         Field("extra", Int32, since=2, tag=0, default=5),
         Field("more", Array(String), since=2, tag=1),
-        Field("inner", Inner, since=1, tag=3, tagged_since=2),
+        Field("inner", Inner, since=1, tag=3, tagged_since=3),
         Field("maybe", Nullable(Inner), since=3),
     )
 
@@ -76,15 +76,16 @@ KNOWN = {
     1: b"\x01" b"\x00\x01" b"\x00\x02ab" b"\0\0\0\0\0\0\0\x09" b"\xff\xff" b"\x00\x00\x00\x02\xff\x02"
        b"\x00\x00\x00\x01\x00\x00\x00\x03\x00\x01c" b"\xff\xff\xff\xff\x00\x00",
     2: b"\x00\x01" b"\x03ab" b"\0\0\0\0\0\0\0\x09" b"\x00" b"\x03\xff\x02" b"\x02\x00\x00\x00\x03\x02c\x00"
-       b"\x02" b"\x00\x04\x00\x00\x00\x06" b"\x03\x06\x00\x00\x00\x08\x01\x00",
+       b"\x00\x00\x00\x08\x01\x00" b"\x01\x00\x04\x00\x00\x00\x06",
     3: b"\x00\x01" b"\x03ab" b"\0\0\0\0\0\0\0\x09" b"\x00" b"\x03\xff\x02" b"\x02\x00\x00\x00\x03\x02c\x00"
-       b"\x02" + b"i" * 16 + b"\x01\x00\x00\x00\x04\x01\x00" b"\x01" b"\x01\x04\x03\x02x\x01",
+       b"\x02" + b"i" * 16 + b"\x01\x00\x00\x00\x04\x01\x00" b"\x02" b"\x01\x04\x03\x02x\x01"
+       b"\x03\x06\x00\x00\x00\x08\x01\x00",
 }
 AT_VERSION = {
     0: dict(flag=True),
     1: dict(flag=True, count=9),
     2: dict(count=9, extra=6, inner=Inner(id=8)),
-    3: dict(count=9, more=[u"x", u""], ids=[b"i" * 16], maybe=Inner(id=4)),
+    3: dict(count=9, more=[u"x", u""], ids=[b"i" * 16], maybe=Inner(id=4), inner=Inner(id=8)),
 }
 
 
@@ -195,11 +196,11 @@ def test_tagged_fields_that_cannot_be(tags, reason):
 
 
 def test_tagged_fields_are_written_by_tag_and_only_where_they_differ():
-    assert Outer(inner=Inner(id=1), extra=1, more=[u"x"]).encode(2).endswith(
+    assert Outer(inner=Inner(id=1), extra=1, more=[u"x"]).encode(3).endswith(
         b"\x03" b"\x00\x04\x00\x00\x00\x01" b"\x01\x03\x02\x02x" b"\x03\x06\x00\x00\x00\x01\x01\x00"
     )
-    no_tags = b"\x01\x01\x00"  # after two empty arrays
-    assert Outer(inner=Inner(), extra=5, more=[]).encode(2).endswith(no_tags)
+    no_tags = b"\x01\x01\x01\xff\x00"  # after three empty arrays and a null
+    assert Outer(inner=Inner(), extra=5, more=[]).encode(3).endswith(no_tags)
 
 
 @pytest.mark.parametrize(
