@@ -49,7 +49,7 @@ class ApiVersionsResponse(Response):
     def decode(cls, data, version, start=0):
         """As for every message; but a broker that refuses the version answers in version 0, with error 35.
 
-        Some (librdkafka's mock cluster) send nothing well formed after the error code: `api_keys` is empty then.
+        Some (librdkafka's mock cluster) send nothing well formed after the error code: then `api_keys` is [].
         """
         try:
             return super(ApiVersionsResponse, cls).decode(data, version, start)

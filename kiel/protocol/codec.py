@@ -11,7 +11,14 @@ import six
 
 from kiel.exc import ProtocolError
 from kiel.protocol.primitives import (
-    Array, Fixed, cut_off, length_packer, length_reader, mistyped, read_uvarint, uvarint
+    Array,
+    Fixed,
+    cut_off,
+    length_packer,
+    length_reader,
+    mistyped,
+    read_uvarint,
+    uvarint,
 )
 
 Plan = collections.namedtuple("Plan", ("read", "write"))

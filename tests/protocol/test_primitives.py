@@ -5,8 +5,21 @@ from hypothesis import strategies as st
 from kiel.exc import ProtocolError
 from kiel.protocol import primitives
 from kiel.protocol.primitives import (
-    Array, Boolean, Bytes, Float64, Int8, Int16, Int32, Int64, Nullable, Records, Span, String, UInt16,
-    UInt32, Uuid
+    Array,
+    Boolean,
+    Bytes,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Nullable,
+    Records,
+    Span,
+    String,
+    UInt16,
+    UInt32,
+    Uuid,
 )
 from tests.support.messages import VALUES
 
