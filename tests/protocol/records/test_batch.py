@@ -77,6 +77,36 @@ def test_an_error_says_where_the_batch_begins():
     assert refused(good + craft.batch(craft.record(), count=-1), "offset 0").position == len(good)
 
 
+def test_ends():
+    first, second = craft.batch(craft.record(), last_offset_delta=4), craft.batch(b"damaged", base_offset=9)
+    assert list(records.ends(Span(b"??" + first + second + first[:-1], 2, 2 + 2 * len(first) + len(second) - 1))) == [
+        (len(first), 5),
+        (len(first) + len(second), 10),
+    ]
+    assert list(records.ends(craft.span(first[:-1]))) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"magic": 3},
+        {"length": 48},
+        {"base_offset": -1},
+        {"last_offset_delta": -1},
+        {"base_offset": 2**63 - 10, "last_offset_delta": 10},
+    ],
+)
+def test_ends_and_batches_refuse_the_same(fields):
+    good = craft.batch(craft.record())
+    span, caught, found = craft.span(good + craft.batch(craft.record(), **fields)), [], []
+    for read in (records.batches, records.ends):
+        with pytest.raises(exc.ProtocolError) as error:
+            for each in read(span):
+                found.append(each)
+        caught.append((str(error.value), error.value.position))
+    assert caught[0] == caught[1] and len(found) == 2 and caught[0][1] == len(good)
+
+
 def test_headers_are_read_without_the_records():
     (batch,) = records.batches(craft.span(craft.batch(b"nonsense", crc=5, base_offset=3)))
     assert batch.base_offset == 3
