@@ -32,8 +32,9 @@ $(VENV)/stamp:
 	$(VENV)/bin/python -m pip install --quiet --upgrade pip
 	touch $@
 
-$(VENV)/demo.stamp: setup.py pyproject.toml | $(VENV)/stamp
+$(VENV)/demo.stamp: setup.py pyproject.toml examples/requirements.txt | $(VENV)/stamp
 	$(VENV)/bin/python -m pip install --quiet --editable ".[demo]"
+	$(VENV)/bin/python -m pip install --quiet --no-deps -r examples/requirements.txt
 	touch $@
 
 $(VENV)/test.stamp: setup.py pyproject.toml tests/requirements.txt | $(VENV)/stamp

