@@ -216,17 +216,23 @@ class Producer(Client):
     def _read(self, tally, topic, messages, partition, key_maker):
         started = self.loop.time()
         for message in messages:
-            self.check_usable()
             self._take(tally, topic, message, None, partition, None, None, key_maker, 0)
             tally.taken += 1
-            while self._line or (topic in self._topics and self._topics[topic].line):
-                yield self._progress.wait(self.delivery_timeout_ms / 1000.0)
-                started = self.loop.time()
+            if self._line or (topic in self._topics and self._topics[topic].line):
+                yield self._until_admitted(topic)
+            elif self.loop.time() - started > sender.SLICE:
+                yield gen.moment
+            else:
+                continue
             if tally.is_over:
                 return
-            if self.loop.time() - started > sender.SLICE:
-                yield gen.moment
-                started = self.loop.time()
+            self.check_usable()
+            started = self.loop.time()
+
+    @gen.coroutine
+    def _until_admitted(self, topic):
+        while self._line or self._topics[topic].line:
+            yield self._progress.wait(self.delivery_timeout_ms / 1000.0)
 
     @gen.coroutine
     def flush(self, timeout_ms=None):

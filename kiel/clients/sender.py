@@ -8,7 +8,7 @@ import logging
 import random
 
 import six
-from tornado import gen
+from tornado import gen, locks
 
 from kiel.clients import batching
 from kiel.exc import KielError, ProtocolError, UnsupportedVersionError
@@ -42,6 +42,7 @@ class Sender(object):
         self.is_over = False
         # {id of the request: (broker_id, [Batch])}
         self._flights = {}
+        self._loading, self._slice_started = locks.Lock(), 0
         self._is_scheduled = self._is_healing = self._is_asking = False
         self._timer, self._timer_at = None, None
         self._heal_attempt = self._identity_attempt = self._ask_identity_at = 0
@@ -63,7 +64,7 @@ class Sender(object):
         self._is_scheduled = False
         if self.is_over:
             return
-        now = self._client.loop.time()
+        now = self._slice_started = self._client.loop.time()
         self._settle(self._accumulator.expire(now))
         wake_at = self._tend(now)
         while True:
@@ -117,16 +118,16 @@ class Sender(object):
 
     @gen.coroutine
     def _load(self, request, batches):
-        """Build the batches, with the loop free in between."""
-        started = self._client.loop.time()
+        """Build the batches, one request's at a time, so that the loop is free in between."""
         topics = collections.OrderedDict()
-        for batch in batches:
-            if self._client.loop.time() - started > SLICE:
-                yield gen.moment
-                started = self._client.loop.time()
-            topics.setdefault(batch.topic, []).append(
-                PartitionProduceData(index=batch.partition, records=batch.build())
-            )
+        with (yield self._loading.acquire()):
+            for batch in batches:
+                if self._client.loop.time() - self._slice_started > SLICE:
+                    yield gen.moment
+                    self._slice_started = self._client.loop.time()
+                topics.setdefault(batch.topic, []).append(
+                    PartitionProduceData(index=batch.partition, records=batch.build())
+                )
         request.topic_data = [TopicProduceData(name=name, partition_data=data) for name, data in topics.items()]
 
     def _landed(self, broker_id, batches, failure):
