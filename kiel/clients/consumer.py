@@ -3,6 +3,7 @@ import collections
 import json
 import logging
 
+import six
 from tornado import gen
 from tornado.concurrent import Future
 
@@ -11,11 +12,23 @@ from kiel.clients import offsets
 from kiel.clients.client import Client
 from kiel.clients.delivery import Delivery, as_records, as_values
 from kiel.clients.fetcher import Fetcher
+from kiel.clients.handover import Handover
+from kiel.clients.iterator import RecordIterator
 from kiel.clients.times import milliseconds
-from kiel.exc import BrokerConnectionError, ClosedError, DeadlineError, KielError, UsageError
+from kiel.exc import (
+    BrokerConnectionError,
+    ClosedError,
+    ConfigurationError,
+    DeadlineError,
+    KielError,
+    UsageError,
+)
 from kiel.protocol import errors
 
 log = logging.getLogger(__name__)
+
+# Longer names can't be topics, and a name that no request can carry would be asked for again and again.
+MOST_TOPIC_CHARACTERS = 249
 
 _decode_json = json.JSONDecoder().decode
 
@@ -23,6 +36,22 @@ _decode_json = json.JSONDecoder().decode
 def from_json(value):
     """The default deserializer: the value of a JSON text in UTF-8."""
     return _decode_json(value.decode("utf-8"))
+
+
+def _check_topic(topic):
+    if not isinstance(topic, six.string_types) or not 0 < len(topic) <= MOST_TOPIC_CHARACTERS:
+        raise ConfigurationError(
+            "topic has to be a text of 1 to %d characters, not %r" % (MOST_TOPIC_CHARACTERS, topic)
+        )
+
+
+class _Call(object):
+    """A consume() under way: ``asked`` is the Future that the application has, ``ended`` that of the work for it."""
+
+    __slots__ = ("asked", "ended", "delivery", "in_hand")
+
+    def __init__(self, delivery):
+        self.asked, self.ended, self.delivery, self.in_hand = Handover(), None, delivery, None
 
 
 class BaseConsumer(Client):
@@ -73,8 +102,9 @@ class BaseConsumer(Client):
         self.skipped = collections.Counter()
         self._fetcher = Fetcher(self)
         self._in_hand = {}
-        self._busy = set()
+        self._calls = {}
         self._news = {}
+        self._slice_end = 0
 
     # -- life
 
@@ -159,56 +189,108 @@ class BaseConsumer(Client):
     def records(self, topic, start=None):
         """An asynchronous iterator over the topic's Records (Python 3), which ends when the consumer is closed.
 
-        A record is acknowledged when the first one of the batch after its own is asked for.
+        A record is acknowledged when the next one is asked for, and nothing is taken ahead: after a ``break``, consume()
+        or another iterator goes on right behind the last record.
         """
-        return _RecordIterator(self, topic, start)
+        return RecordIterator(self, topic, start)
+
+    def ready_record(self, topic):
+        """A Future that has the topic's next Record already; None where it takes waiting, or the loop is due its turn.
+
+        Otherwise as ``consume_records`` of one record.
+        """
+        if self.closing or topic in self._calls or topic in self._news or topic not in self.synced_offsets:
+            return None
+        if self.loop.time() >= self._slice_end:
+            self._slice_end = self.loop.time() + constants.SLICE_SECONDS
+            return None
+        delivery = self._delivery(as_records, 1)
+        for reader in self._fetcher.turn(topic):
+            delivery.take_ready(reader)
+            if delivery.values:
+                self.acknowledge(topic)
+                self._in_hand[topic] = delivery.handed_out()
+                ready = Future()
+                ready.set_result(delivery.values[0])
+                return ready
+        return None
+
+    def _delivery(self, form, max_records):
+        return Delivery(self.deserializer, self.on_error, form, max_records, self.max_bytes, self.skipped)
 
     def _hand_out(self, topic, start, max_records, form):
         self.check_usable()
+        _check_topic(topic)
         if max_records is not None:
             settings.whole("max_records", max_records, 1)
-        if topic in self._busy:
+        before = self._calls.get(topic)
+        if before is not None and not before.asked.done():
             raise UsageError("a consume() of %s is under way: wait for it before asking for more" % topic)
-        self._busy.add(topic)
-        asked = Future()
-        delivery = Delivery(self.deserializer, self.on_error, form, max_records, self.max_bytes, self.skipped)
         self.acknowledge(topic)
-        self._next_batch(topic, start, delivery).add_done_callback(
-            lambda ended: self._handed_out(topic, delivery, ended, asked)
-        )
-        return asked
-
-    def _handed_out(self, topic, delivery, ended, asked):
-        self._busy.discard(topic)
-        if asked.done():
-            for reader, position in delivery.began_at.items():
-                reader.seek(position)
-            self._fetcher.wake()
-            if ended.exception() is not None:
-                log.warning("a consume() of %s that was cancelled failed: %s", topic, ended.exception())
-        elif ended.exception() is not None:
-            asked.set_exception(ended.exception())
-        else:
-            self._in_hand[topic] = delivery.handed_out()
-            asked.set_result(ended.result())
+        call = self._calls[topic] = _Call(self._delivery(form, max_records))
+        call.asked.give_back = lambda: self._give_back(topic, call)
+        call.asked.add_done_callback(lambda _: self._fetcher.ring(topic))
+        call.ended = self._next_batch(topic, start, call, before)
+        call.ended.add_done_callback(lambda ended: self._handed_out(topic, call, ended))
+        return call.asked
 
     @gen.coroutine
-    def _next_batch(self, topic, start, delivery):
+    def _next_batch(self, topic, start, call, before):
+        """Fill the call's delivery; `before` is a call for the topic that was cancelled and may still be at work."""
+        if before is not None:
+            yield futures.ended([before.ended])
         deadline = self.loop.time() + self.max_wait_time / 1000.0
         yield self._prepare(topic, start, deadline)
-        while True:
+        delivery = call.delivery
+        while not call.asked.done():
             self._tell_errors(topic)
-            yield delivery.gather(self._fetcher.turn(topic), lambda: self.closing)
+            yield delivery.gather(self._fetcher.turn(topic), lambda: self.closing or call.asked.done())
             self._fetcher.wake()
+            if self.closing or call.asked.done():
+                continue
             if delivery.values:
-                raise gen.Return(delivery.values)
+                return
             self._tell_errors(topic)
             if delivery.error is not None:
                 raise delivery.error
+            if self._fetcher.has_buffered(topic):
+                continue
             remaining = deadline - self.loop.time()
             if remaining <= 0:
-                raise gen.Return([])
+                return
             yield self._fetcher.wait(topic, remaining)
+
+    def _handed_out(self, topic, call, ended):
+        if self._calls.get(topic) is call:
+            del self._calls[topic]
+        error = ended.exception()
+        if call.asked.done():
+            call.delivery.rewind()
+            self._fetcher.wake()
+            if error is not None and not self.closing:
+                log.warning("a consume() of %s that was cancelled failed: %s", topic, error)
+        elif error is not None and self.closing:
+            call.asked.set_exception(error if isinstance(error, ClosedError) else self._closed())
+        else:
+            self._in_hand[topic] = call.in_hand = call.delivery.handed_out()
+            if error is not None:
+                call.asked.set_exception(error)
+            else:
+                call.asked.set_result(call.delivery.values)
+
+    def _give_back(self, topic, call):
+        """What a call handed out didn't arrive: let it come again."""
+        if not self.closing and self._in_hand.get(topic) is call.in_hand:
+            del self._in_hand[topic]
+            call.delivery.rewind()
+            self._fetcher.wake()
+
+    def waits_for(self, topic):
+        """Whether a consume() of the topic is under way."""
+        return topic in self._calls
+
+    def _closed(self):
+        return ClosedError("this %s is closed" % type(self).__name__)
 
     @gen.coroutine
     def _prepare(self, topic, start, deadline):
@@ -217,7 +299,7 @@ class BaseConsumer(Client):
 
     def _tell_errors(self, topic):
         if self.closing:
-            raise ClosedError("this %s is closed" % type(self).__name__)
+            raise self._closed()
         error = self._news.pop(topic, None) or self._fetcher.take_error(topic)
         if error is not None:
             raise error
@@ -225,9 +307,14 @@ class BaseConsumer(Client):
     def topic_gone(self, topic, error):
         """The topic was deleted: the next consume() of it says so, once."""
         self.synced_offsets.discard(topic)
-        self._in_hand.pop(topic, None)
+        self.topic_made_again(topic)
         self._news[topic] = error
         self._fetcher.ring(topic)
+
+    def topic_made_again(self, topic):
+        """The topic isn't the same any more: what was acknowledged of it says nothing about it now."""
+        self._in_hand.pop(topic, None)
+        self.acknowledged.pop(topic, None)
 
     def acknowledge(self, topic=None):
         """Count the batch of the topic that was handed out last (of every topic, if none is named) as handled.
@@ -309,10 +396,11 @@ class BaseConsumer(Client):
     # -- looking offsets up
 
     @gen.coroutine
-    def find_offsets(self, wanted):
+    def find_offsets(self, wanted, in_part=False):
         """{(topic, partition): OffsetAndTimestamp} for {(topic, partition): milliseconds, or LATEST or EARLIEST}.
 
-        Tried again until `api_timeout_ms`; DeadlineError then, with the last cause.
+        Tried again until `api_timeout_ms`; DeadlineError then, with the last cause. With `in_part` it is enough to find
+        some, if all the others have leaders that can't be reached.
         """
         deadline = self.loop.time() + self.api_timeout_ms / 1000.0
         for topic in {topic for topic, _ in wanted}:
@@ -321,14 +409,13 @@ class BaseConsumer(Client):
         while True:
             missing = {place: wanted[place] for place in wanted if place not in found}
             results = yield self.ask_offsets(missing)
-            for place, result in results.items():
-                if not isinstance(result, KielError):
-                    found[place] = result
-                elif not (getattr(result, "retriable", False) or isinstance(result, BrokerConnectionError)):
-                    raise result
-            if len(found) == len(wanted):
-                raise gen.Return(found)
             failed = [result for result in results.values() if isinstance(result, KielError)]
+            for error in failed:
+                if not (_is_unreachable(error) or getattr(error, "retriable", False)):
+                    raise error
+            found.update({place: result for place, result in results.items() if not isinstance(result, KielError)})
+            if not failed or (in_part and found and all(_is_unreachable(error) for error in failed)):
+                raise gen.Return(found)
             pause = self.backoff(attempt)
             attempt += 1
             if self.closing or self.loop.time() + pause > deadline:
@@ -356,22 +443,6 @@ class BaseConsumer(Client):
         self._fetcher.receive(response)
 
 
-class _RecordIterator(object):
-    def __init__(self, consumer, topic, start):
-        self._consumer, self._topic, self._start = consumer, topic, start
-        self._batch = collections.deque()
-
-    def __aiter__(self):
-        return self
-
-    @gen.coroutine
-    def __anext__(self):
-        while not self._batch:
-            if self._consumer.closing:
-                raise StopAsyncIteration  # noqa: F821 (Python 3 alone calls this)
-            try:
-                batch = yield self._consumer.consume_records(self._topic, self._start)
-            except ClosedError:
-                raise StopAsyncIteration  # noqa: F821
-            self._batch.extend(batch)
-        raise gen.Return(self._batch.popleft())
+def _is_unreachable(error):
+    """Whether a partition's leader doesn't answer, or there is none."""
+    return isinstance(error, BrokerConnectionError) or getattr(error, "code", None) == offsets.LEADER_NOT_AVAILABLE

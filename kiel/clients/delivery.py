@@ -4,10 +4,10 @@ import logging
 
 from tornado import gen, ioloop
 
-from kiel import constants
+from kiel import constants, futures
 from kiel.clients.partition import WORKING
 from kiel.clients.record import Record
-from kiel.exc import DeserializationError
+from kiel.exc import DeserializationError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -37,16 +37,23 @@ def as_records(reader, piece, values):
     )
 
 
+class _Begun(object):
+    """Where a reader was before anything was taken from it, and how many records have been taken since."""
+
+    __slots__ = ("moves", "position", "count")
+
+    def __init__(self, reader):
+        self.moves, self.position, self.count = reader.moves, reader.position, 0
+
+
 class Delivery(object):
     """Gathers what one call hands out.
 
-    ``values`` is what it has so far, ``began_at`` {reader: position before the first record taken from it}, and ``error``
-    what the call has to raise if there are no values.
+    ``values`` is what it has so far, and ``error`` what the call has to raise if there are no values.
     """
 
     def __init__(self, deserializer, on_error, form, max_records, max_bytes, skipped):
         self.values = []
-        self.began_at = {}
         self.error = None
         self._deserializer = deserializer
         self._on_error = on_error
@@ -54,72 +61,94 @@ class Delivery(object):
         self._records_left = float("inf") if max_records is None else max_records
         self._bytes_left = max_bytes
         self._skipped = skipped
-        self._pace = 1
-        self._counts = {}
+        self._begun = {}
+        self._clock = ioloop.IOLoop.current().time
 
     def handed_out(self):
-        """{partition: (offset of the next record, how many were handed out)}."""
-        return {reader.partition: (reader.position, count) for reader, count in self._counts.items()}
+        """{partition: (offset of the next record, how many were handed out)} where the position has moved on.
+
+        A partition whose position the application set in the meantime isn't among them.
+        """
+        return {
+            reader.partition: (reader.position, begun.count)
+            for reader, begun in self._begun.items()
+            if reader.moves == begun.moves and reader.position != begun.position
+        }
+
+    def rewind(self):
+        """Put back what was taken, so that it comes again."""
+        for reader, begun in self._begun.items():
+            if begun.count and reader.moves == begun.moves:
+                reader.seek(begun.position)
+
+    @property
+    def wants_more(self):
+        return self._records_left > 0 and self._bytes_left > 0 and self.error is None
 
     @gen.coroutine
     def gather(self, readers, stopped):
         """Take from `readers` in turn until there is enough or no more, with the loop free every SLICE_SECONDS.
 
-        `stopped` is asked after each slice whether to go on.
+        `stopped` is asked after each slice whether to leave it at that.
         """
-        clock = ioloop.IOLoop.current().time
-        slice_end = clock() + constants.SLICE_SECONDS
+        slice_end = self._clock() + constants.SLICE_SECONDS
         for reader in readers:
-            while self._records_left > 0 and self._bytes_left > 0 and self.error is None:
+            while self.wants_more and not reader.paused:
+                self._begin(reader)
                 piece = reader.peek()
                 if piece is None:
                     break
                 if piece is not WORKING:
-                    began = clock()
-                    cause = self._take(reader, piece)
-                    self._set_pace(clock() - began)
+                    cause = self._take(reader, piece, slice_end)
                     if cause is not None:
                         yield self._bad_value(reader, piece, cause)
-                if clock() >= slice_end:
+                if self._clock() >= slice_end:
                     yield gen.moment
                     if stopped():
                         return
-                    slice_end = clock() + constants.SLICE_SECONDS
+                    slice_end = self._clock() + constants.SLICE_SECONDS
 
-    def _take(self, reader, piece):
+    def take_ready(self, reader):
+        """Take records of the reader's if they need no work but deserializing, and that goes well."""
+        self._begin(reader)
+        piece = reader.peek()
+        if piece is not None and piece is not WORKING:
+            self._take(reader, piece, self._clock())
+
+    def _begin(self, reader):
+        begun = self._begun.get(reader)
+        if begun is None or begun.moves != reader.moves:
+            self._begun[reader] = _Begun(reader)
+
+    def _take(self, reader, piece, slice_end):
         """Take the next few records; gives the error of the deserializer if one of them can't be deserialized."""
-        self.began_at.setdefault(reader, reader.position)
-        most = min(len(piece), self._pace, self._records_left, 1 + int(self._bytes_left / piece.weight))
-        values, cause = self._deserialize(piece.columns.values[piece.start : piece.start + most])
+        most = int(min(len(piece), self._records_left, 1 + self._bytes_left // piece.weight))
+        values, cause = self._deserialize(piece.columns.values[piece.start : piece.start + most], slice_end)
         if values:
             self.values.extend(self._form(reader, piece, values))
-            reader.take(len(values))
-            self._count(reader, piece, len(values))
+            self._move(reader, piece, len(values))
         return cause
 
-    def _count(self, reader, piece, count):
-        self._counts[reader] = self._counts.get(reader, 0) + count
+    def _move(self, reader, piece, count):
+        reader.take(count)
+        self._begun[reader].count += count
         self._records_left -= count
         self._bytes_left -= count * piece.weight
 
-    def _deserialize(self, raw):
-        """(the values up to the first that can't be deserialized, its error or None)."""
+    def _deserialize(self, raw, slice_end):
+        """(the values up to the slice's end or the first that can't be deserialized, its error or None)."""
         if self._deserializer is bytes:
             return raw, None
-        values, deserializer = [], self._deserializer
+        values, deserializer, clock = [], self._deserializer, self._clock
         add = values.append
         try:
             for value in raw:
                 add(None if value is None else deserializer(value))
+                if clock() >= slice_end:
+                    break
         except Exception as error:
             return values, error
         return values, None
-
-    def _set_pace(self, took):
-        if took < constants.SLICE_SECONDS / 4:
-            self._pace = min(self._pace * 2, 1024)
-        elif took > constants.SLICE_SECONDS / 2:
-            self._pace = max(1, self._pace // 2)
 
     @gen.coroutine
     def _bad_value(self, reader, piece, cause):
@@ -134,14 +163,24 @@ class Delivery(object):
             log.warning("%s; it is skipped", error)
             self._skipped[record.topic] += 1
         else:
-            try:
-                answer = self._on_error(record, error)
-                if gen.is_future(answer) or hasattr(answer, "__await__"):
-                    yield answer
-            except Exception as failure:
+            failure = yield self._hand_over(record, error)
+            if failure is not None:
                 log.warning("on_error failed, so the record comes again: %s: %r", error, failure)
                 self.error = failure
                 return
         if reader.peek() is piece:
-            reader.take(1)
-            self._count(reader, piece, 1)
+            self._move(reader, piece, 1)
+
+    @gen.coroutine
+    def _hand_over(self, record, error):
+        """Call the application's function: the exception that it ended with, or None."""
+        try:
+            answer = self._on_error(record, error)
+            if gen.is_future(answer) or hasattr(answer, "__await__"):
+                answer = gen.convert_yielded(answer)
+                yield futures.ended([answer])
+                if answer.cancelled():
+                    raise UsageError("it was cancelled")
+                answer.result()
+        except Exception as failure:
+            raise gen.Return(failure)

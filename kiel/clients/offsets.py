@@ -5,6 +5,8 @@ from kiel.exc import KielError
 from kiel.protocol import errors
 from kiel.protocol.list_offsets import ListOffsetsPartition, ListOffsetsTopic, OffsetRequest
 
+LEADER_NOT_AVAILABLE = errors.named("LEADER_NOT_AVAILABLE").code
+
 
 class OffsetAndTimestamp(collections.namedtuple("OffsetAndTimestamp", ("offset", "timestamp"))):
     """An offset and the timestamp of its record, in milliseconds since 1970 (-1 where an end was asked for)."""
@@ -59,5 +61,5 @@ def merge(wanted, requests, results):
                 known[place] = result if isinstance(result, KielError) else result.get(place)
     for place in wanted:
         if known.get(place) is None:
-            known[place] = errors.exception(errors.LEADER_NOT_AVAILABLE, about="%s[%d]" % place)
+            known[place] = errors.exception(LEADER_NOT_AVAILABLE, about="%s[%d]" % place)
     return known

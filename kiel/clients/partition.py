@@ -14,10 +14,46 @@ from kiel.protocol.primitives import Span
 
 TIMESTAMP_TYPES = ("create", "append")
 
-# What PartitionReader.peek gives while a batch is still being checked or decompressed: look at the clock, then go on.
+# What PartitionReader.peek gives while there is work before the next records: look at the clock, then go on.
 WORKING = object()
 
-_Chunk = collections.namedtuple("_Chunk", ("span", "aborted"))
+# How many batches are counted between two looks at the clock.
+_BATCHES_AT_A_TIME = 500
+
+
+class Chunk(object):
+    """What one fetch brought of a partition: a Span of batches, and (producer_id, first_offset) of aborted transactions.
+
+    ``measure`` finds out ``next_offset``, the offset behind its whole batches (None if it has none), and ``cause``, what
+    is wrong with the bytes behind them.
+    """
+
+    __slots__ = ("span", "aborted", "next_offset", "cause", "bytes_sent", "first_size")
+
+    def __init__(self, span, aborted):
+        self.span, self.aborted = span, aborted
+        self.next_offset = self.cause = None
+        self.bytes_sent, self.first_size = len(span), records.first_size(span)
+
+    def measure(self):
+        """Yields between pieces of the work, so that the caller can look at its clock."""
+        size = 0
+        try:
+            for count, (size, next_offset) in enumerate(records.ends(self.span), 1):
+                self.next_offset = next_offset if self.next_offset is None else max(self.next_offset, next_offset)
+                if count % _BATCHES_AT_A_TIME == 0:
+                    yield
+        except (ProtocolError, UnsupportedVersionError) as error:
+            self.cause = error
+        self._keep(size)
+
+    def _keep(self, size):
+        """Keep no more than `size` bytes, and not the whole response for the sake of a small part of it."""
+        start, end = self.span.start, self.span.start + size
+        if 2 * size < len(self.span.data):
+            self.span = Span(self.span.data[start:end], 0, size)
+        else:
+            self.span = Span(self.span.data, start, end)
 
 
 class Piece(object):
@@ -45,9 +81,9 @@ class PartitionReader(object):
     """Turns what is fetched of one partition into pieces of records, and keeps the position.
 
     ``position`` is the offset of the next record to hand out (None until it is known), ``fetch_offset`` that of the next
-    to ask the broker for, and ``reset`` what the position has to be found by while it isn't known ("earliest", "latest").
-    ``error`` is what the application has to hear about this partition, and ``not_before`` the time on the loop's clock
-    before which it isn't fetched.
+    to ask the broker for, and ``reset`` the timestamp by which the position has to be found while it isn't known (in ms,
+    or EARLIEST or LATEST). ``moves`` counts how often the position was set from outside. ``error`` is what the application
+    has to hear about this partition, and ``not_before`` the time on the loop's clock before which nothing is asked for it.
     """
 
     def __init__(self, topic, partition, read_committed=False):
@@ -55,6 +91,7 @@ class PartitionReader(object):
         self.position = None
         self.fetch_offset = None
         self.reset = None
+        self.moves = 0
         self.paused = False
         self.error = None
         self.failures = 0
@@ -68,18 +105,21 @@ class PartitionReader(object):
         self._piece = None
 
     def seek(self, offset):
-        """Go on at `offset`; what was fetched is dropped."""
-        self.position = self.fetch_offset = offset
-        self.reset = None
-        self._drop()
+        """Go on at `offset`; what was fetched is dropped, and the error that was there."""
+        self._move(offset, None)
 
-    def seek_by(self, reset):
-        """Leave the position to be found again, by "earliest" or "latest"; what was fetched is dropped."""
-        self.position = self.fetch_offset = None
-        self.reset = reset
+    def seek_by(self, timestamp):
+        """Leave the position to be found by `timestamp` (None: not at all); otherwise as ``seek``."""
+        self._move(None, timestamp)
+
+    def _move(self, position, reset):
+        self.moves += 1
+        self.position, self.reset = position, reset
+        self.error, self.failures, self.not_before = None, 0, 0
         self._drop()
 
     def _drop(self):
+        self.fetch_offset = self.position
         self.buffered = 0
         self._chunks.clear()
         self._steps = self._piece = None
@@ -89,31 +129,22 @@ class PartitionReader(object):
         """The offset after the last record that can be read now; None until a fetch told."""
         return self.last_stable_offset if self._read_committed else self.high_watermark
 
-    def add(self, span, aborted):
-        """Keep what a fetch brought; `aborted` lists (producer_id, first_offset) of its aborted transactions.
+    def add(self, chunk):
+        """Keep a Chunk that was measured; the offset to fetch next moves past its batches.
 
-        The offset to fetch next moves past the whole batches in it. If there is none at that offset, nothing is kept and
-        the error that the application has to hear is returned.
+        If it has none at that offset, nothing is kept and the error that the application has to hear is returned.
         """
-        size, next_offset, cause = 0, self.fetch_offset, None
-        try:
-            for batch in records.batches(span):
-                size += batch.size
-                next_offset = max(next_offset, batch.next_offset)
-        except (ProtocolError, UnsupportedVersionError) as error:
-            cause = error
-        if next_offset > self.fetch_offset:
-            self.fetch_offset = next_offset
-            self.buffered += size
-            self._chunks.append(_Chunk(Span(span.data, span.start, span.start + size), aborted))
+        if chunk.next_offset is not None and chunk.next_offset > self.fetch_offset:
+            self.fetch_offset = chunk.next_offset
+            self.buffered += len(chunk.span)
+            self._chunks.append(chunk)
             return None
-        if cause is None and not size:
+        if chunk.cause is None and chunk.next_offset is None:
             return RecordTooLargeError(
-                "%s[%d] at offset %d: there is a record that doesn't fit in the %d bytes that the broker sent; "
-                "raise max_bytes" % (self.topic, self.partition, self.fetch_offset, len(span))
+                "%s[%d] at offset %d: there are records of %s bytes, of which the broker sent but %d; raise max_bytes"
+                % (self.topic, self.partition, self.fetch_offset, chunk.first_size or "more", chunk.bytes_sent)
             )
-        if cause is None:
-            cause = ProtocolError("the broker sent nothing but records before that")
+        cause = chunk.cause or ProtocolError("the broker sent nothing but records before that")
         return CorruptRecordError(self.topic, self.partition, self.fetch_offset, cause)
 
     def peek(self):
@@ -131,7 +162,7 @@ class PartitionReader(object):
                 step = next(self._steps, None)
             except (ProtocolError, UnsupportedCodecError, UnsupportedVersionError) as cause:
                 self.error = CorruptRecordError(self.topic, self.partition, self.position, cause)
-                self.seek(self.position)
+                self._drop()
                 return None
             if step is WORKING:
                 return WORKING
@@ -147,8 +178,10 @@ class PartitionReader(object):
         self.position = piece.columns.offsets[piece.start - 1] + 1
 
     def _read(self, chunk):
-        for batch in self._visible(chunk):
-            for columns in batch.columns():
+        transactions = _Transactions(chunk.aborted)
+        for batch in records.batches(chunk.span):
+            hidden = transactions.hide(batch) or batch.next_offset <= self.position
+            for columns in () if hidden else batch.columns():
                 if columns is None:
                     yield WORKING
                     continue
@@ -156,20 +189,23 @@ class PartitionReader(object):
                 if start < len(columns.offsets):
                     yield Piece(batch, columns, start)
             self.position = max(self.position, batch.next_offset)
+            if hidden:
+                yield WORKING
 
-    def _visible(self, chunk):
-        """The batches of a chunk with records for the application; the position moves past the others."""
-        aborted = collections.deque(sorted(chunk.aborted, key=lambda transaction: transaction[1]))
-        aborting = set()
-        for batch in records.batches(chunk.span):
-            while aborted and aborted[0][1] <= batch.last_offset:
-                aborting.add(aborted.popleft()[0])
-            if batch.next_offset <= self.position and not batch.is_control:
-                continue
-            if batch.is_control:
-                if batch.control_type() == "abort":
-                    aborting.discard(batch.producer_id)
-            elif not (batch.is_transactional and batch.producer_id in aborting):
-                yield batch
-                continue
-            self.position = max(self.position, batch.next_offset)
+
+class _Transactions(object):
+    """Which batches of a fetch belong to aborted transactions (KIP-98)."""
+
+    def __init__(self, aborted):
+        self._coming = collections.deque(sorted(aborted, key=lambda transaction: transaction[1]))
+        self._open = set()
+
+    def hide(self, batch):
+        """Whether the application mustn't see the batch; the batches are to be given in order."""
+        while self._coming and self._coming[0][1] <= batch.last_offset:
+            self._open.add(self._coming.popleft()[0])
+        if batch.is_control:
+            if batch.producer_id in self._open and batch.control_type() == "abort":
+                self._open.remove(batch.producer_id)
+            return True
+        return batch.is_transactional and batch.producer_id in self._open

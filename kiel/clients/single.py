@@ -4,9 +4,12 @@ import datetime
 from tornado import gen
 
 from kiel.clients.consumer import BaseConsumer
-from kiel.clients.times import milliseconds
-from kiel.exc import ConfigurationError, UnknownTopicError
+from kiel.clients.times import ago, milliseconds
+from kiel.exc import ConfigurationError, DeadlineError, NoBrokersError, UnknownTopicError
 from kiel.protocol.list_offsets import EARLIEST, LATEST
+
+# A topic's metadata is waited for at least so long before the topic counts as unknown, however short max_wait_time is.
+LEAST_WAIT_MS = 1000
 
 
 class SingleConsumer(BaseConsumer):
@@ -55,7 +58,7 @@ class SingleConsumer(BaseConsumer):
             return
         try:
             yield self.cluster.topic(topic, max(0, deadline - self.loop.time()) * 1000)
-        except UnknownTopicError:
+        except (UnknownTopicError, DeadlineError, NoBrokersError):
             return
         yield self.determine_offsets(topic, self.BEGINNING)
 
@@ -63,33 +66,46 @@ class SingleConsumer(BaseConsumer):
     def determine_offsets(self, topic, start=None):
         """Find the offset of every partition of the topic at `start` (ListOffsets API), and go on from there.
 
-        UnknownTopicError when the topic isn't there within `max_wait_time`; DeadlineError with the last cause when the
-        offsets aren't found within `api_timeout_ms`.
+        Partitions whose leader can't be reached are left for later, as long as there are others.
+
+        UnknownTopicError when the topic isn't there within `max_wait_time` (and a second at least); DeadlineError with
+        the last cause when nothing is found within `api_timeout_ms`.
         """
         self.check_usable()
         _check_start(start)
-        try:
-            partitions = yield self.cluster.topic(topic, self.max_wait_time)
-        except UnknownTopicError:
-            self._fetcher.gone.add(topic)
-            raise
+        partitions = yield self._partitions(topic)
         timestamp = _timestamp(start)
-        found = yield self.find_offsets({(topic, partition): timestamp for partition in partitions})
-        later = [place for place, result in found.items() if result.offset < 0]
-        if later:
-            ends = yield self.find_offsets({place: LATEST for place in later})
+        found = yield self.find_offsets({(topic, partition): timestamp for partition in partitions}, in_part=True)
+        none_since = {place: LATEST for place, result in found.items() if result.offset < 0}
+        if none_since:
+            ends = yield self.find_offsets(none_since)
             found.update(ends)
-        self._fetcher.add_partitions(topic, partitions)
-        for (_, partition), result in found.items():
-            self._fetcher.readers[topic][partition].seek(result.offset)
+        offsets = dict.fromkeys(partitions)
+        offsets.update({partition: result.offset for (_, partition), result in found.items()})
+        self._fetcher.add_partitions(topic, offsets, timestamp)
         self.synced_offsets.add(topic)
-        self._fetcher.wake()
+        self._add_new_partitions()
+
+    @gen.coroutine
+    def _partitions(self, topic):
+        """The partitions of a topic; errors as of determine_offsets."""
+        deadline = self.loop.time() + self.api_timeout_ms / 1000.0
+        while True:
+            try:
+                partitions = yield self.cluster.topic(topic, max(self.max_wait_time, LEAST_WAIT_MS))
+                raise gen.Return(list(partitions))
+            except UnknownTopicError:
+                self._fetcher.gone.add(topic)
+                raise
+            except (DeadlineError, NoBrokersError):
+                if self.closing or self.loop.time() > deadline:
+                    raise
 
     def _add_new_partitions(self):
         for topic in self.synced_offsets:
             new = set(self.cluster.topics.get(topic, ())) - set(self._fetcher.readers.get(topic, ()))
             if new:
-                self._fetcher.add_partitions(topic, sorted(new), reset="earliest")
+                self._fetcher.add_partitions(topic, dict.fromkeys(new), EARLIEST)
 
 
 def _check_start(start):
@@ -104,5 +120,5 @@ def _timestamp(start):
     if start is None:
         return LATEST
     if isinstance(start, datetime.timedelta):
-        return milliseconds(datetime.datetime.utcnow() - start)
+        return ago(start)
     return milliseconds(start) if isinstance(start, datetime.datetime) else start

@@ -12,10 +12,10 @@
 ``implementation`` says which of the implementations of this interface is in use; "pure" is the one in Python.
 """
 
-from kiel.protocol.records.batch import Batch, batches, ends
+from kiel.protocol.records.batch import Batch, batches, ends, first_size
 from kiel.protocol.records.builder import BatchBuilder
 from kiel.protocol.records.pure import Columns, record_size
 
-__all__ = ("Batch", "BatchBuilder", "Columns", "batches", "ends", "implementation", "record_size")
+__all__ = ("Batch", "BatchBuilder", "Columns", "batches", "ends", "first_size", "implementation", "record_size")
 
 implementation = "pure"

@@ -54,6 +54,13 @@ def ends(span):
         yield position + size - span.start, next_offset
 
 
+def first_size(span):
+    """The bytes that the first batch in ``span`` has, all of them there or not; None if too few are to tell."""
+    if len(span) < _START.size:
+        return None
+    return _START.unpack_from(span.data, span.start)[1] + LENGTH_FROM
+
+
 def _walk(span):
     """Yields (position, size, base offset) of each whole batch."""
     data, position, end = span.data, span.start, span.end

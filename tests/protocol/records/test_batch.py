@@ -86,6 +86,11 @@ def test_ends():
     assert list(records.ends(craft.span(first[:-1]))) == []
 
 
+def test_first_size():
+    data = craft.batch(craft.record(value=b"\x10" + b"v" * 8))
+    assert [records.first_size(Span(data, 0, cut)) for cut in (0, 16, 17, len(data))] == [None, None] + 2 * [len(data)]
+
+
 @pytest.mark.parametrize(
     "fields",
     [
