@@ -11,6 +11,7 @@ from tornado.ioloop import IOLoop
 from kiel.protocol import (
     api_versions, fetch, init_producer_id, list_offsets, metadata, primitives, produce, records
 )
+from tests.support.partition_log import whole_batches
 
 OFFSET_OUT_OF_RANGE = 1
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -142,10 +143,21 @@ def answer_fetch(broker, call, error):
     while True:
         response, size, failed = _read(broker, request, error)
         if failed or size >= request.min_bytes or loop.time() >= until:
+            broker.cluster.served_bytes += _whole_batches(response)
             raise gen.Return(response)
         yield broker.cluster.changed.wait(datetime.timedelta(seconds=until - loop.time()))
         if not broker.is_up:
             raise gen.Return(response)
+
+
+def _whole_batches(response):
+    """The bytes of the batches that weren't cut off."""
+    return sum(
+        len(batch)
+        for topic in response.responses
+        for part in topic.partitions
+        for batch in whole_batches(part.records or b"")
+    )
 
 
 def _read(broker, request, error):
@@ -154,7 +166,7 @@ def _read(broker, request, error):
     for topic in request.topics:
         partitions = []
         for wanted in topic.partitions:
-            part = _read_partition(broker, error, topic.topic, wanted, request.isolation_level, left if size else None)
+            part = _read_partition(broker, error, topic.topic, wanted, request.isolation_level, left, size == 0)
             size, left = size + len(part.records or b""), left - len(part.records or b"")
             failed = failed or part.error_code != 0
             partitions.append(part)
@@ -162,7 +174,7 @@ def _read(broker, request, error):
     return fetch.FetchResponse(responses=topics), size, failed
 
 
-def _read_partition(broker, error, topic, wanted, isolation_level, left):
+def _read_partition(broker, error, topic, wanted, isolation_level, left, is_first):
     code = _verdict(broker, error, topic, wanted.partition, wanted.current_leader_epoch)
     if code:
         return fetch.PartitionData(
@@ -180,11 +192,9 @@ def _read_partition(broker, error, topic, wanted, isolation_level, left):
     if not log.start <= wanted.fetch_offset <= log.end:
         part.error_code = OFFSET_OUT_OF_RANGE
         return part
-    limit = wanted.partition_max_bytes if left is None else min(left, wanted.partition_max_bytes)
+    limit = max(0, min(left, wanted.partition_max_bytes))
     bound = log.last_stable_offset if isolation_level else log.end
-    data = log.read(wanted.fetch_offset, limit, bound)
-    # Only the first records of a response may break the limit.
-    part.records = data if left is None else data[:max(0, limit)]
+    part.records = log.read(wanted.fetch_offset, limit, bound, at_least_one=is_first)
     if isolation_level:
         part.aborted_transactions = [
             fetch.AbortedTransaction(producer_id=producer_id, first_offset=first) for producer_id, first in log.aborted

@@ -16,12 +16,13 @@ def as_bytes(data):
     return data.tobytes()
 
 
-def split(data):
-    """The whole batches in `data`, one bytes object each."""
+def whole_batches(data):
+    """The batches in `data` that aren't cut off, one bytes object each."""
     batches, at = [], 0
     while at + 12 <= len(data):
         size = 12 + struct.unpack_from(">i", data, at + 8)[0]
-        batches.append(data[at:at + size])
+        if at + size <= len(data):
+            batches.append(data[at:at + size])
         at += size
     return batches
 
@@ -44,7 +45,7 @@ class PartitionLog(object):
     def append(self, data):
         """Append batches as a leader does; gives (error code, base offset of the first)."""
         first = None
-        for batch in split(as_bytes(data)):
+        for batch in whole_batches(as_bytes(data)):
             last_delta = struct.unpack_from(">i", batch, 23)[0]
             producer = struct.unpack_from(">qhi", batch, 43)
             error, base = self._check_sequence(producer, last_delta)
@@ -70,21 +71,21 @@ class PartitionLog(object):
         self.end = max(self.end, start)
         self.batches = [batch for batch in self.batches if batch.last_offset >= start]
 
-    def read(self, offset, max_bytes, bound):
-        """The bytes of the batches from the one that holds `offset` up to offset `bound`.
+    def read(self, offset, max_bytes, bound, at_least_one):
+        """The bytes of the batches from the one that holds `offset` up to offset `bound`, cut off at `max_bytes`.
 
-        The first batch comes whole, however large it is; the last may be cut off at `max_bytes` (KIP-74).
+        If the first alone is larger, it comes whole with `at_least_one`, and otherwise not at all (KIP-74).
         """
         wanted = [b.data for b in self.batches if b.last_offset >= offset and b.base_offset < bound]
-        if not wanted:
-            return b""
-        return b"".join(wanted)[:max(max_bytes, len(wanted[0]))]
+        if wanted and len(wanted[0]) > max_bytes:
+            return wanted[0] if at_least_one else b""
+        return b"".join(wanted)[:max_bytes]
 
     def _check_sequence(self, producer, last_delta):
         """(error code, offset of the batch if it is a duplicate), as KIP-98 has it."""
         producer_id, epoch, sequence = producer
         known = self._sequences.get((producer_id, epoch))
-        if producer_id < 0:
+        if producer_id < 0 or sequence < 0:
             return 0, None
         for base_sequence, last_sequence, base in known or ():
             if (base_sequence, last_sequence) == (sequence, sequence + last_delta):
@@ -95,6 +96,6 @@ class PartitionLog(object):
 
     def _remember(self, producer, last_delta, base):
         producer_id, epoch, sequence = producer
-        if producer_id >= 0:
+        if producer_id >= 0 and sequence >= 0:
             known = self._sequences.setdefault((producer_id, epoch), collections.deque(maxlen=5))
             known.append((sequence, sequence + last_delta, base))

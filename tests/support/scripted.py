@@ -111,17 +111,23 @@ def frame_of(answer, call, shift=0):
     return struct.pack(">i", len(header) + len(data)) + header + data
 
 
+def at_offset(data, offset):
+    """A batch with another base offset, which its checksum doesn't cover."""
+    return struct.pack(">q", offset) + data[8:]
+
+
 class ScriptedCluster(object):
     """`brokers` brokers, with ids from 1 on, that share topics and logs.
 
     ``topics`` is {topic: {partition: id of its leader, or None}}, ``topic_errors`` {topic: error code}; a topic
-    that a client asks for by name is created where ``auto_create`` says with how many partitions.
+    that a client asks for by name is created where ``auto_create`` says with how many partitions;
+    ``served_bytes`` counts what fetches brought.
     """
 
     def __init__(self, brokers=1, versions=KAFKA_4_4, host="127.0.0.1"):
         self.topics, self.topic_errors, self.auto_create = {}, {}, 0
         self.topic_ids, self.epochs, self.logs = {}, {}, {}
-        self.next_producer_id = 1000
+        self.next_producer_id, self.served_bytes = 1000, 0
         self.changed = locks.Condition()
         self.brokers = [ScriptedBroker(number + 1, versions, host, self) for number in range(brokers)]
 
@@ -157,8 +163,9 @@ class ScriptedCluster(object):
     def delete(self, topic):
         del self.topics[topic]
         self.topic_ids.pop(topic, None)
-        for key in [key for key in self.logs if key[0] == topic]:
-            del self.logs[key], self.epochs[key]
+        for kept in (self.logs, self.epochs):
+            for key in [key for key in kept if key[0] == topic]:
+                del kept[key]
 
     def seen(self, *apis):
         """The requests that came to any broker, in order of time."""
@@ -169,6 +176,7 @@ class ScriptedBroker(object):
     """One broker; made alone, it is a cluster of one, with that cluster's topics and logs.
 
     ``versions`` is {api: (lowest, highest)}; ``connections`` the times at which clients connected;
+    ``most_waiting`` is {api: how many of its requests were unanswered at once};
     ``throttle_ms`` goes into every response that can say it; ``advertised`` is the (host, port) that metadata
     names.
     """
@@ -182,6 +190,7 @@ class ScriptedBroker(object):
         self.rack, self.throttle_ms, self.advertised = None, 0, None
         self.port = None
         self.connections, self.faults, self._seen = [], [], []
+        self.most_waiting = collections.Counter()
         self._next, self._always = collections.defaultdict(collections.deque), {}
         self._server, self._lines = None, []
 
@@ -249,6 +258,10 @@ class ScriptedBroker(object):
         """The requests that came, as Calls, in order; of all APIs if none is named."""
         return [call for call in self._seen if not apis or call.api in apis]
 
+    def scripted_left(self, api):
+        """How many of the answers that were given for one request each are still to come."""
+        return len(self._next[api])
+
     def usual(self, call, error=None):
         """What the broker answers unscripted: a response, or a Future of it."""
         return answers.USUAL[call.api](self, call, error)
@@ -260,6 +273,8 @@ class ScriptedBroker(object):
 
     def record(self, call):
         self._seen.append(call)
+        waiting = sum(each.api == call.api for line in self._lines for each in line.calls)
+        self.most_waiting[call.api] = max(self.most_waiting[call.api], waiting)
 
 
 class _Server(tcpserver.TCPServer):
@@ -306,8 +321,8 @@ class _Line(object):
             while True:
                 size, = struct.unpack(">i", (yield self.stream.read_bytes(4)))
                 call = self._parse((yield self.stream.read_bytes(size)))
-                self.broker.record(call)
                 self.calls.append(call)
+                self.broker.record(call)
                 self.arrived.notify_all()
         except iostream.StreamClosedError:
             self.close()
@@ -342,8 +357,9 @@ class _Line(object):
         try:
             while not self.closed:
                 while self.calls and not self.closed:
-                    call = self.calls.popleft()
+                    call = self.calls[0]
                     yield self._give(self.broker.scripted(call.api), call)
+                    self.calls.popleft()
                 if not self.closed:
                     yield self.arrived.wait()
         except iostream.StreamClosedError:
