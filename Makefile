@@ -37,8 +37,9 @@ $(VENV)/demo.stamp: setup.py pyproject.toml examples/requirements.txt | $(VENV)/
 	$(VENV)/bin/python -m pip install --quiet --no-deps -r examples/requirements.txt
 	touch $@
 
-$(VENV)/test.stamp: setup.py pyproject.toml tests/requirements.txt | $(VENV)/stamp
+$(VENV)/test.stamp: setup.py pyproject.toml tests/requirements.txt examples/requirements.txt | $(VENV)/stamp
 	$(VENV)/bin/python -m pip install --quiet --editable ".[testing]" -r tests/requirements.txt
+	$(VENV)/bin/python -m pip install --quiet --no-deps -r examples/requirements.txt
 	touch $@
 
 $(VENV)/docs.stamp: setup.py pyproject.toml | $(VENV)/stamp

@@ -75,6 +75,7 @@ class Flights(object):
     @gen.coroutine
     def run(self):
         """Produce and consume, until both have ended or one has failed."""
+        flights = flight_data.flights(self.total)
         try:
             for client in (self.producer, self.consumer):
                 yield client.connect()
@@ -83,7 +84,6 @@ class Flights(object):
             # Reading begins at the end: what is in the topic already is none of our flights.
             yield self.consumer.determine_offsets(self.topic, self.consumer.END)
             self.progress.start()
-            flights = flight_data.flights(self.total)
             both = [
                 produce(self.producer, self.topic, flights, self.progress),
                 consume(self.consumer, self.topic, self.summary, self.progress),
@@ -97,6 +97,7 @@ class Flights(object):
         finally:
             self.progress.stop()
             yield self.close()
+            flights.close()
 
     def close(self):
         """Close both clients, however often this is called; whoever waits for one gets an error."""
@@ -113,8 +114,8 @@ def report(flights):
     for carrier, count, late in flights.summary.busiest():
         print(line.format(carrier, names[carrier], "{:,}".format(count), "-" if late is None else "%.1f" % late))
     print()
-    for what, count, seconds in flights.progress.rates():
-        print("{} {:,} records in {:.1f} s: {:,.0f} a second".format(what, count, seconds, count / seconds))
+    for rate in flights.progress.rates():
+        print("{} {:,} records in {:.1f} s: {:,.0f} a second".format(*rate))
     wrong = [("never came", flights.summary.missing()), ("came more than once", flights.summary.doubled())]
     for what, ids in wrong:
         if ids:
@@ -132,13 +133,13 @@ def run(brokers, topic, total):
     flights = Flights(brokers, topic, total)
     interrupted = []
 
-    def interrupt(*_):
+    def interrupt():
         # Whoever presses Ctrl-C twice has no patience left.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         interrupted.append(True)
-        loop.add_callback_from_signal(flights.close)
+        flights.close()
 
-    signal.signal(signal.SIGINT, interrupt)
+    on_ctrl_c(loop, interrupt)
     try:
         loop.run_sync(flights.run)
     except kiel.KielError as error:
@@ -152,6 +153,15 @@ def run(brokers, topic, total):
     finally:
         loop.close()
     return report(flights)
+
+
+def on_ctrl_c(loop, callback):
+    """Have the loop call `callback`, instead of a KeyboardInterrupt wherever it is at work."""
+    if hasattr(loop, "asyncio_loop"):
+        loop.asyncio_loop.add_signal_handler(signal.SIGINT, callback)
+    else:
+        # Python 2.7
+        signal.signal(signal.SIGINT, lambda *_: loop.add_callback_from_signal(callback))
 
 
 def main():

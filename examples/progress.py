@@ -63,12 +63,15 @@ class Progress(object):
         if self._bars:
             self._bars[1].update(count)
         elif before * LINES // self.total < self.consumed * LINES // self.total:
-            print("{:,} of {:,} flights are produced, {:,} consumed".format(self.produced, self.total, self.consumed))
+            print("{:,} of {:,} flights have gone there and back".format(self.consumed, self.total))
             sys.stdout.flush()
 
     def rates(self):
-        """[("produced" or "consumed", how many records, seconds)]"""
+        """[("produced" or "consumed", how many records, in how many seconds, how many a second)]"""
         return [
-            ("produced", self.produced, self._produced_at - self._started),
-            ("consumed", self.consumed, self._consumed_at - self._started),
+            (what, count, last - self._started, count / (last - self._started) if count else 0)
+            for what, count, last in (
+                ("produced", self.produced, self._produced_at),
+                ("consumed", self.consumed, self._consumed_at),
+            )
         ]
