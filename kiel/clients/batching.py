@@ -133,7 +133,8 @@ class Accumulator(object):
     :param is_idempotent: whether batches are numbered; they then wait until ``identity`` is set
 
     ``used_bytes`` is what all records not yet acknowledged take. After `ready`, ``lacks_leader`` and
-    ``lacks_identity`` say whether batches wait for these. ``generation`` counts flushes.
+    ``lacks_identity`` say whether batches wait for these. ``generation`` counts flushes. No batch lingers while
+    ``is_room_wanted``.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class Accumulator(object):
         self.identity = None
         self.used_bytes = 0
         self.generation = 0
-        self.lacks_leader = self.lacks_identity = False
+        self.lacks_leader = self.lacks_identity = self.is_room_wanted = False
         self._queues = {}
         # The queues that have batches and none in flight; the longest waiting first.
         self._idle = collections.OrderedDict()
@@ -239,7 +240,7 @@ class Accumulator(object):
         """When a batch may be sent: at once, after its linger, or for a new try after its back-off."""
         if batch.attempts:
             return batch.retry_at
-        if batch.is_full or batch.generation < self.generation or len(queue.waiting) > 1:
+        if batch.is_full or batch.generation < self.generation or len(queue.waiting) > 1 or self.is_room_wanted:
             return 0
         return batch.created + self._linger
 

@@ -396,6 +396,7 @@ class Producer(Client):
     def _tend(self, now):
         """Fail those who have waited for room too long; gives the time when the next one would."""
         self._fail_line(self._line, DeadlineError("there was no room in buffer_bytes in time"), now)
+        self._accumulator.is_room_wanted = bool(self._line)
         return self._line[0].deadline if self._line else batching.NEVER
 
     def _metadata_changed(self):
@@ -441,8 +442,8 @@ class Producer(Client):
             offset += step
 
     def _fail(self, waiters, topic, partition, cause, is_record_at_fault):
-        error = ProduceError(topic, partition, cause)
-        log.warning("%d of the records produced: %s", len(waiters), error)
+        place = topic if partition is None else "%s[%d]" % (topic, partition)
+        log.warning("records for %s that were not acknowledged: %d: %s", place, len(waiters), cause)
         for waiter in waiters:
             if waiter.__class__ is _Tally:
                 waiter.failed += 1
@@ -465,6 +466,7 @@ class Producer(Client):
         self._fail_line(self._line, error)
         self._sender.stop()
         self._settle(self._accumulator.fail_all(error))
+
 
 def _to_headers(headers):
     pairs = headers.items() if isinstance(headers, dict) else headers

@@ -100,10 +100,10 @@ class Sender(object):
 
     @gen.coroutine
     def _fly(self, broker_id, batches):
-        """Send one request, and see to its batches if that brings no response."""
+        """Send one request, and see to its batches if that brings no response (with acks=0 there is none)."""
         request = ProduceRequest(acks=self._acks, timeout_ms=self._ack_timeout_ms)
         self._flights[id(request)] = broker_id, batches
-        failure = None
+        failure = ProtocolError("the request ended without an answer", "produce")
         try:
             yield self._load(request, batches)
             if not self.is_over:
@@ -134,11 +134,10 @@ class Sender(object):
         self._accumulator.request_ended(broker_id)
         now = self._client.loop.time()
         for batch in batches:
-            if failure is None and self._acks == 0:
+            if failure is None:
                 self._settle(self._accumulator.acknowledged(batch))
             else:
-                error = failure or ProtocolError("the request ended without an answer", "produce")
-                self._settle(self._accumulator.unanswered(batch, error, now))
+                self._settle(self._accumulator.unanswered(batch, failure, now))
         self.schedule()
 
     def take_produce_response(self, response):
