@@ -144,13 +144,15 @@ class DeserializationError(KielError):
 class ProduceError(KielError):
     """A record was not acknowledged; ``cause`` says why.
 
-    ``topic`` and ``partition`` (None if it wasn't chosen yet) say where it was going.
+    ``topic`` and ``partition`` (None if it wasn't chosen yet) say where it was going. From ``produce_many`` it is the first
+    failure, and ``acknowledged`` and ``failed`` are the numbers of records.
     """
 
-    def __init__(self, topic, partition, cause):
+    def __init__(self, topic, partition, cause, acknowledged=0, failed=1):
         where = topic if partition is None else "%s[%d]" % (topic, partition)
         super(ProduceError, self).__init__("record for %s was not acknowledged: %s" % (where, cause))
         self.topic, self.partition, self.cause = topic, partition, cause
+        self.acknowledged, self.failed = acknowledged, failed
 
 
 class BrokerError(KielError):
