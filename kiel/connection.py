@@ -223,9 +223,7 @@ class Connection(object):
         return self.transmit(request, version, deadline)
 
     def _deadline(self, timeout_ms=None):
-        """When the answer to what is sent now is overdue; the time that the broker asked to be left alone doesn't count."""
-        sent = max(self._loop.time(), self._muted_until)
-        return sent + (self.settings.request_timeout if timeout_ms is None else timeout_ms / 1000.0)
+        return self._loop.time() + (self.settings.request_timeout if timeout_ms is None else timeout_ms / 1000.0)
 
     def _send_later(self, request, version, deadline):
         waiting = _Waiting(Future(), deadline, request, version)
