@@ -263,20 +263,23 @@ class BaseConsumer(Client):
     def _handed_out(self, topic, call, ended):
         if self._calls.get(topic) is call:
             del self._calls[topic]
+        # The application's Future holds the call (by give_back). If the call held the Future too, all that was handed out
+        # would lie about until the garbage collector comes, and take it long.
+        asked, call.asked = call.asked, None
         error = ended.exception()
-        if call.asked.done():
+        if asked.done():
             call.delivery.rewind()
             self._fetcher.wake()
             if error is not None and not self.closing:
                 log.warning("a consume() of %s that was cancelled failed: %s", topic, error)
         elif error is not None and self.closing:
-            call.asked.set_exception(error if isinstance(error, ClosedError) else self._closed())
+            asked.set_exception(error if isinstance(error, ClosedError) else self._closed())
         else:
             self._in_hand[topic] = call.in_hand = call.delivery.handed_out()
             if error is not None:
-                call.asked.set_exception(error)
+                asked.set_exception(error)
             else:
-                call.asked.set_result(call.delivery.values)
+                asked.set_result(call.delivery.values)
 
     def _give_back(self, topic, call):
         """What a call handed out didn't arrive: let it come again."""
