@@ -176,7 +176,7 @@ class ScriptedBroker(object):
     """One broker; made alone, it is a cluster of one, with that cluster's topics and logs.
 
     ``versions`` is {api: (lowest, highest)}; ``connections`` the times at which clients connected;
-    ``most_waiting`` is {api: how many of its requests were unanswered at once};
+    ``most_waiting`` is {api: how many of its requests were unanswered at once on one connection};
     ``throttle_ms`` goes into every response that can say it; ``advertised`` is the (host, port) that metadata
     names.
     """
@@ -271,9 +271,9 @@ class ScriptedBroker(object):
             return self._next[api].popleft()
         return self._always.get(api)
 
-    def record(self, call):
+    def record(self, call, waiting):
+        """Keep a request; its connection has `waiting` of that API unanswered."""
         self._seen.append(call)
-        waiting = sum(each.api == call.api for line in self._lines for each in line.calls)
         self.most_waiting[call.api] = max(self.most_waiting[call.api], waiting)
 
 
@@ -295,7 +295,8 @@ class _Line(object):
 
     def __init__(self, broker, stream, number):
         self.broker, self.stream, self.number = broker, stream, number
-        self.calls, self.arrived, self.closed = collections.deque(), locks.Condition(), False
+        self.calls, self.waiting = collections.deque(), collections.Counter()
+        self.arrived, self.closed = locks.Condition(), False
         stream.set_nodelay(True)
         stream.set_close_callback(self.close)
 
@@ -321,8 +322,9 @@ class _Line(object):
             while True:
                 size, = struct.unpack(">i", (yield self.stream.read_bytes(4)))
                 call = self._parse((yield self.stream.read_bytes(size)))
+                self.waiting[call.api] += 1
+                self.broker.record(call, self.waiting[call.api])
                 self.calls.append(call)
-                self.broker.record(call)
                 self.arrived.notify_all()
         except iostream.StreamClosedError:
             self.close()
@@ -357,9 +359,9 @@ class _Line(object):
         try:
             while not self.closed:
                 while self.calls and not self.closed:
-                    call = self.calls[0]
+                    call = self.calls.popleft()
                     yield self._give(self.broker.scripted(call.api), call)
-                    self.calls.popleft()
+                    self.waiting[call.api] -= 1
                 if not self.closed:
                     yield self.arrived.wait()
         except iostream.StreamClosedError:
