@@ -216,7 +216,9 @@ class BaseConsumer(Client):
         return None
 
     def _delivery(self, form, max_records):
-        return Delivery(self.deserializer, self.on_error, form, max_records, self.max_bytes, self.skipped)
+        return Delivery(
+            self.deserializer, self.on_error, form, max_records, self.max_bytes, self.skipped, self.loop.time
+        )
 
     def _hand_out(self, topic, start, max_records, form):
         self.check_usable()

@@ -2,7 +2,8 @@
 import itertools
 import logging
 
-from tornado import gen, ioloop
+from six.moves import map
+from tornado import gen
 
 from kiel import constants, futures
 from kiel.clients.partition import WORKING
@@ -47,12 +48,12 @@ class _Begun(object):
 
 
 class Delivery(object):
-    """Gathers what one call hands out.
+    """Gathers what one call hands out; `clock` gives the time in seconds.
 
     ``values`` is what it has so far, and ``error`` what the call has to raise if there are no values.
     """
 
-    def __init__(self, deserializer, on_error, form, max_records, max_bytes, skipped):
+    def __init__(self, deserializer, on_error, form, max_records, max_bytes, skipped, clock):
         self.values = []
         self.error = None
         self._deserializer = deserializer
@@ -62,7 +63,7 @@ class Delivery(object):
         self._bytes_left = max_bytes
         self._skipped = skipped
         self._begun = {}
-        self._clock = ioloop.IOLoop.current().time
+        self._clock = clock
 
     def handed_out(self):
         """{partition: (offset of the next record, how many were handed out)} where the position has moved on.
