@@ -31,7 +31,9 @@ class _Awaiting(object):
         return self._steps.send(value)
 
     def throw(self, *error):
-        if self._future.done() and not self._future.cancelled() and self._future.give_back is not None:
+        # What the Future ended with is thrown in as well.
+        ended = self._future.done() and not self._future.cancelled()
+        if ended and self._future.exception() not in error and self._future.give_back is not None:
             self._future.give_back()
         return self._steps.throw(*error)
 

@@ -65,6 +65,22 @@ def test_a_result_that_arrives_stays():
     run(main)
 
 
+def test_an_error_that_arrives_is_no_cancelling():
+    async def main():
+        for waits_before in (False, True):
+            box = Box()
+            fail = lambda asked=box.asked: asked.set_exception(KeyError("thing"))  # noqa: E731
+            if waits_before:
+                asyncio.get_running_loop().call_soon(fail)
+            else:
+                fail()
+            with pytest.raises(KeyError):
+                await box.asked
+            assert box.content == ["thing"]
+
+    run(main)
+
+
 @pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "in wait_for"])
 def test_a_task_that_is_cancelled_while_its_result_is_on_the_way(wrapped):
     async def main():
