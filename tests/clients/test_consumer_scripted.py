@@ -18,10 +18,18 @@ from kiel.exc import (
     UnknownTopicError,
     UsageError,
 )
-
 from tests.support import scripted
 from tests.support.batches import (
-    ABORT, APPEND_TIME, COMMIT, TRANSACTIONAL, batch, batch_of, changed, empty, flipped, marker
+    ABORT,
+    APPEND_TIME,
+    COMMIT,
+    TRANSACTIONAL,
+    batch,
+    batch_of,
+    changed,
+    empty,
+    flipped,
+    marker,
 )
 from tests.support.loop import on_loop
 from tests.support.scripted import Error, HangUp, Late, Never, ScriptedBroker, ScriptedCluster
@@ -659,6 +667,17 @@ def test_what_is_fetched_ahead_is_bounded():
         # What came and isn't handed out yet is no more than the bound, but for the last batch.
         assert broker.cluster.served_bytes <= len(handed_out) * 1100 + 10000 + 1100
         assert len((yield consume(consumer, 200 - len(handed_out)))) == 200 - len(handed_out)
+        yield consumer.close()
+
+
+@pytest.mark.parametrize("max_bytes, asked_for", [(2 ** 20, 2 ** 21), (2 ** 22, 2 ** 22)])
+@on_loop()
+def test_responses_are_not_so_large_that_reading_one_holds_the_loop(max_bytes, asked_for):
+    with ScriptedBroker() as broker:
+        broker.topics = {"t": {number: 1 for number in range(32)}}
+        consumer = yield consumer_of(broker, max_bytes=max_bytes)
+        yield consumer.consume("t", start=BEGINNING)
+        assert {call.body.max_bytes for call in broker.seen("fetch")} == {asked_for}
         yield consumer.close()
 
 
