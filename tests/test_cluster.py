@@ -18,7 +18,6 @@ from kiel.exc import (
     UnknownTopicError,
 )
 from kiel.protocol.metadata import MetadataRequest
-
 from tests.support import scripted
 from tests.support.loop import on_loop
 from tests.support.scripted import Body, Error, Frame, HangUp, Late, Never, ScriptedBroker, ScriptedCluster

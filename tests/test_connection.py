@@ -19,7 +19,6 @@ from kiel.exc import (
 from kiel.protocol.init_producer_id import InitProducerIdRequest
 from kiel.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kiel.protocol.produce import ProduceRequest
-
 from tests.support import scripted
 from tests.support.loop import on_loop
 from tests.support.scripted import Body, Frame, HangUp, Late, Never, ScriptedBroker, Skip, WrongId

@@ -24,12 +24,9 @@ from kiel.exc import (
 from kiel.protocol.init_producer_id import InitProducerIdRequest
 from kiel.protocol.list_offsets import ListOffsetsPartition, ListOffsetsTopic, OffsetRequest
 from kiel.protocol.produce import ProduceRequest
-
 from tests.support import scripted
 from tests.support.loop import on_loop
-from tests.support.scripted import (
-    Body, Error, Frame, HangUp, Late, Never, ScriptedBroker, ScriptedCluster, WrongId
-)
+from tests.support.scripted import Body, Error, Frame, HangUp, Late, Never, ScriptedBroker, ScriptedCluster, WrongId
 from tests.support.waiting import Ticker, failure, until
 
 QUICK = dict(
@@ -97,7 +94,8 @@ def test_addresses(given, addresses):
 
 @pytest.mark.parametrize("given", [
     "", ",", [], [""], None, 9092, [9092], "a:b", "a:0", "a:65536", "a:-1", ":9092", "::1", "::1:9092", "[::1", "[]:1",
-    "[::1]9092", "http://kafka:9092", "PLAINTEXT://kafka:9092", "kafka:9092/path", {"kafka": 9092}.items(), [b"\xff:1:2"],
+    "[::1]9092", "http://kafka:9092", "PLAINTEXT://kafka:9092", "kafka:9092/path", {"kafka": 9092}.items(),
+    [b"\xff:1:2"],
 ])
 def test_addresses_that_cant_be_right(given):
     error = pytest.raises(ConfigurationError, Client, given)

@@ -4,7 +4,6 @@ import time
 from tornado import gen
 
 from kiel import Producer, SingleConsumer
-
 from tests.support.loop import on_loop
 from tests.support.scripted import ScriptedBroker, ScriptedCluster
 from tests.support.waiting import until

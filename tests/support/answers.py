@@ -8,9 +8,7 @@ import uuid
 from tornado import gen
 from tornado.ioloop import IOLoop
 
-from kiel.protocol import (
-    api_versions, fetch, init_producer_id, list_offsets, metadata, primitives, produce, records
-)
+from kiel.protocol import api_versions, fetch, init_producer_id, list_offsets, metadata, primitives, produce, records
 from tests.support.partition_log import whole_batches
 
 OFFSET_OUT_OF_RANGE = 1
