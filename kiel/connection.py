@@ -1,8 +1,8 @@
 """One connection to one broker: the socket, the handshake, requests in flight and their time-outs.
 
-A Connection lives as long as its socket. It starts in "new", ends in "broken" and never comes back: whoever needs the
-broker again makes another one. All that ends it goes through ``_fail``, which keeps the cause and gives it to everyone who
-waits; a response can thus never reach a request that it wasn't meant for.
+A Connection lives as long as its socket. It starts in "new", ends in "broken" and never comes back: whoever needs
+the broker again makes another one. All that ends it goes through ``_fail``, which keeps the cause and gives it to
+everyone who waits; a response can thus never reach a request that it wasn't meant for.
 """
 import collections
 import logging
@@ -51,8 +51,9 @@ def connect(host, port, settings, alive):
     """A Connection that is ready for requests; BrokerConnectionError says at which stage it failed.
 
     It is in the set `alive` until it breaks, from the first attempt on, so that the set's owner can close it any time.
-    A broker that hangs up on the ApiVersions request is asked once more on a new socket, since that may have been chance.
-    If it does so again it may be older than Kafka 0.10: it is then asked, on a third socket, something that those know.
+    A broker that hangs up on the ApiVersions request is asked once more on a new socket, since that may have been
+    chance. If it does so again it may be older than Kafka 0.10: it is then asked, on a third socket, something that
+    those know.
     """
     for probe in (_ask_versions, _ask_versions, _ask_metadata):
         connection = Connection(host, port, settings)
@@ -73,7 +74,9 @@ def connect(host, port, settings, alive):
 
 @gen.coroutine
 def _ask_versions(connection):
-    request = ApiVersionsRequest(client_software_name="kiel", client_software_version=connection.settings.client_version)
+    request = ApiVersionsRequest(
+        client_software_name="kiel", client_software_version=connection.settings.client_version
+    )
     version = ApiVersionsRequest.versions[1]
     response = yield connection.transmit(request, version)
     if response.error_code == errors.named("UNSUPPORTED_VERSION").code:
@@ -104,7 +107,7 @@ class Connection(object):
         self._loop = ioloop.IOLoop.current()
         self._stream = None
         self._opening = None
-        self._conversation = Conversation(settings.client_id)
+        self._conversation = Conversation(settings.client_id, constants.MAX_FRAME_BYTES)
         self._in_flight = collections.OrderedDict()
         self._timer = None
         self._timer_due = None

@@ -212,6 +212,7 @@ def frame(body):
 
 WRONG = {
     "a negative length": (Frame(struct.pack(">i", -5) + b"x" * 8), "-5"),
+    "a length above the limit": (Frame(struct.pack(">i", 101 * 1024 * 1024) + b"x" * 8), "105906176"),
     "a huge length": (Frame(struct.pack(">i", 0x7FFFFFFF) + b"x" * 8), "2147483647"),
     "TLS": (Frame(scripted.TLS_ALERT, hang_up=True), "TLS"),
     "HTTP": (Frame(scripted.HTTP_ANSWER, hang_up=True), "HTTP"),

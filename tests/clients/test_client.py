@@ -355,6 +355,26 @@ def test_a_time_out_of_ones_own():
 
 
 @on_loop()
+def test_a_handler_that_fails_harms_no_other_request():
+    class Clumsy(Probe):
+        def handle_offset_response(self, response):
+            if response.broker_id == 1:
+                raise ValueError("clumsy")
+            return super(Clumsy, self).handle_offset_response(response)
+
+    with ScriptedCluster(brokers=2) as kafka:
+        kafka.topics = {"t": {0: 2}}
+        client = Clumsy(kafka.addresses)
+        yield client.connect()
+        other = client.send({2: ask()})
+        assert isinstance((yield failure(client.send({1: ask()}))), ValueError)
+        assert (yield other) == {2: (0, 0)}
+        assert (yield client.send({2: ask()})) == {2: (0, 0)}
+        assert all(len(broker.connections) <= 2 for broker in kafka.brokers)
+        yield client.close()
+
+
+@on_loop()
 def test_many_sends_at_once():
     with ScriptedBroker() as broker:
         broker.topics = {"t": {0: 1}}
@@ -504,6 +524,22 @@ def test_closing_during_connect():
         assert isinstance((yield failure(connecting)), KielError)
         assert time.time() - began < 1
         yield until(lambda: broker.open_connections == 0)
+
+
+@on_loop()
+def test_closing_while_a_name_is_being_resolved(monkeypatch):
+    release = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: release.wait(5) and [])
+    try:
+        client = Probe("broker.test", connect_timeout_ms=10000)
+        connecting = client.connect()
+        yield gen.sleep(0.05)
+        began = time.time()
+        yield client.close()
+        assert isinstance((yield failure(connecting)), KielError)
+        assert time.time() - began < 1
+    finally:
+        release.set()
 
 
 @on_loop()
