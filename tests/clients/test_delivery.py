@@ -10,6 +10,7 @@ from kiel.exc import DeserializationError
 from kiel.protocol import records
 from tests.clients.test_partition import ABORT, batch, damaged, fed, in_transaction, marker, reader_at
 from tests.protocol.records import craft
+from tests.support.consuming import worked
 from tests.support.loop import on_loop
 
 
@@ -290,9 +291,9 @@ def test_the_loop_is_free_every_few_milliseconds():
     @gen.coroutine
     def beside():
         while running:
-            began = time.time()
+            began = worked()
             yield gen.moment
-            held.append(time.time() - began)
+            held.append(worked() - began)
 
     beside()
     yield gather(one, reader)
@@ -300,8 +301,7 @@ def test_the_loop_is_free_every_few_milliseconds():
     yield gen.moment
     assert one.values == list(range(150))
     assert len(held) >= 20
-    # Slices are of 5 ms; a machine that is busy with other things makes some of them longer.
-    assert sorted(held)[len(held) // 2] < 0.012
+    assert sorted(held)[int(len(held) * 0.9)] < 0.008
 
 
 @on_loop()
