@@ -55,21 +55,23 @@ def connect(host, port, settings, alive):
     chance. If it does so again it may be older than Kafka 0.10: it is then asked, on a third socket, something that
     those know.
     """
+    deadline = ioloop.IOLoop.current().time() + settings.connect_timeout
     for probe in (_ask_versions, _ask_versions, _ask_metadata):
         connection = Connection(host, port, settings)
         alive.add(connection)
         connection.on_fail.append(alive.discard)
         try:
-            yield connection.open(probe)
+            yield connection.open(probe, deadline)
             raise gen.Return(connection)
         except BrokerConnectionError as error:
-            cause = error
             hung_up = error.stage == "handshake" and not isinstance(error, RequestTimeoutError)
             if not hung_up:
                 raise
+            reason = error.reason
         except ProtocolError as error:
             raise BrokerConnectionError(connection.address, "handshake", str(error))
-    raise cause
+    hint = "; a port that speaks TLS does so, or one that isn't Kafka's"
+    raise BrokerConnectionError(connection.address, "handshake", reason + hint)
 
 
 @gen.coroutine
@@ -127,11 +129,10 @@ class Connection(object):
         return "handshake" if self.state == "handshaking" else "read"
 
     @gen.coroutine
-    def open(self, probe=_ask_versions):
-        """Connect, and learn by `probe` which versions the broker speaks."""
+    def open(self, probe, deadline):
+        """Connect, and learn by `probe` which versions the broker speaks, until `deadline` (the loop's time)."""
         self._move("open")
         try:
-            deadline = self._loop.time() + self.settings.connect_timeout
             addresses = yield self._resolve_host(deadline)
             self._stream = yield self._reach(addresses, deadline)
             self._stream.set_nodelay(True)
@@ -179,7 +180,7 @@ class Connection(object):
             raise BrokerConnectionError(self.address, "connect", "no connection in time")
         except (IOError, iostream.StreamClosedError) as error:
             reason = getattr(error, "real_error", None) or error
-            raise BrokerConnectionError(self.address, "connect", "can't be connected to: %s" % reason)
+            raise BrokerConnectionError(self.address, "connect", "it can't be reached: %s" % reason)
         raise gen.Return(stream)
 
     def _unless_it_fails(self, future):
