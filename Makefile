@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 TOOLS := .tools
+# Without setuptools' warning that an editable install takes the sources that lie here: that is what it is for.
+INSTALL := PYTHONWARNINGS=ignore $(VENV)/bin/python -m pip install --quiet
 export KIEL_CACHE ?= $(CURDIR)/.cache
 export KIEL_SERVER_PYTHON ?= $(CURDIR)/$(VENV)/bin/python
 
@@ -29,21 +31,21 @@ clean:
 # Each stamp is younger than what it was installed from: a changed setup.py is installed anew.
 $(VENV)/stamp:
 	$(PYTHON) -m venv --clear $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --upgrade pip
+	$(INSTALL) --upgrade pip
 	touch $@
 
 $(VENV)/demo.stamp: setup.py pyproject.toml examples/requirements.txt | $(VENV)/stamp
-	$(VENV)/bin/python -m pip install --quiet --editable ".[demo]"
-	$(VENV)/bin/python -m pip install --quiet --no-deps -r examples/requirements.txt
+	$(INSTALL) --editable ".[demo]"
+	$(INSTALL) --no-deps -r examples/requirements.txt
 	touch $@
 
 $(VENV)/test.stamp: setup.py pyproject.toml tests/requirements.txt examples/requirements.txt | $(VENV)/stamp
-	$(VENV)/bin/python -m pip install --quiet --editable ".[testing]" -r tests/requirements.txt
-	$(VENV)/bin/python -m pip install --quiet --no-deps -r examples/requirements.txt
+	$(INSTALL) --editable ".[testing]" -r tests/requirements.txt
+	$(INSTALL) --no-deps -r examples/requirements.txt
 	touch $@
 
 $(VENV)/docs.stamp: setup.py pyproject.toml | $(VENV)/stamp
-	$(VENV)/bin/python -m pip install --quiet --editable ".[docs]"
+	$(INSTALL) --editable ".[docs]"
 	touch $@
 
 $(TOOLS)/stamp: .ci/tools.txt
