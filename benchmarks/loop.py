@@ -37,27 +37,23 @@ class Ticker(object):
 
     def __init__(self):
         self.gaps = []
-        self.began = ioloop.IOLoop.current().time()
-        self._running = True
-        self._ended = self._run()
+        self._loop = ioloop.IOLoop.current()
+        self._began = self._last = self._loop.time()
+        self._set()
 
-    @gen.coroutine
-    def _run(self):
-        clock = ioloop.IOLoop.current().time
-        last = clock()
-        while self._running:
-            yield gen.sleep(TICK_SECONDS)
-            now = clock()
-            self.gaps.append(1000 * (now - last))
-            last = now
+    def _set(self):
+        self._next = self._loop.call_later(TICK_SECONDS, self._tick)
 
-    @gen.coroutine
+    def _tick(self):
+        now = self._loop.time()
+        self.gaps.append(1000 * (now - self._last))
+        self._last = now
+        self._set()
+
     def stop(self):
-        """A Future of the seconds that it has run."""
-        seconds = ioloop.IOLoop.current().time() - self.began
-        self._running = False
-        yield self._ended
-        raise gen.Return(seconds)
+        """Gives the seconds that it has run."""
+        self._loop.remove_timeout(self._next)
+        return self._loop.time() - self._began
 
 
 @gen.coroutine
@@ -84,7 +80,7 @@ def measure(what, work, total=None):
     """Run `work`, which handles `total` records, with a ticker beside it, print the gaps, and give the longest one."""
     ticker = Ticker()
     yield work()
-    seconds = yield ticker.stop()
+    seconds = ticker.stop()
     gaps = sorted(ticker.gaps)
     p50, p99, p999 = [gaps[int(len(gaps) * share)] for share in (0.5, 0.99, 0.999)]
     row = "{:<10}{:>9.1f}{:>9.1f}{:>9.1f}{:>9.1f}".format(what, p50, p99, p999, gaps[-1])
