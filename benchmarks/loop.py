@@ -108,13 +108,14 @@ def main():
     parser.add_argument("--flights", type=int, default=flight_data.TOTAL, metavar="N", help="only the first N flights")
     parser.add_argument("--limit-ms", type=float, metavar="MS", help="exit 1 if a gap while consuming is longer")
     options = parser.parse_args()
-    loop = ioloop.IOLoop.current()
+    loop = ioloop.IOLoop(make_current=False)
     if options.brokers:
         gap = loop.run_sync(lambda: run(options.brokers, options.topic, options.flights))
     else:
         with EmbeddedCluster() as cluster:
             cluster.create_topic(options.topic, PARTITIONS)
             gap = loop.run_sync(lambda: run(cluster.brokers, options.topic, options.flights))
+    loop.close()
     if options.limit_ms is not None and gap > options.limit_ms:
         print("a gap is longer than %g ms" % options.limit_ms)
         return 1

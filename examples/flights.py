@@ -129,7 +129,7 @@ def report(flights):
 
 def run(brokers, topic, total):
     """Give the exit code: 0 if every flight came once, 1 if not or if something failed, 130 after Ctrl-C."""
-    loop = ioloop.IOLoop.current()
+    loop = ioloop.IOLoop(make_current=False)
     flights = Flights(brokers, topic, total)
     interrupted = []
 

