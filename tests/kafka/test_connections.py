@@ -40,7 +40,7 @@ def test_what_was_idle_for_long_just_works(impatient):
 @on_loop(timeout=60)
 def test_a_broker_that_stops_answering_is_found_by_the_request_time_out(impatient, logbook):
     impatient.create_topic("stopped")
-    producer = kiel.Producer(impatient.bootstrap, request_timeout_ms=1000, delivery_timeout_ms=3000)
+    producer = kiel.Producer(impatient.bootstrap, request_timeout_ms=1000, delivery_timeout_ms=6000)
     yield producer.connect()
     yield producer.produce("stopped", 1)
     impatient.pause(1)
