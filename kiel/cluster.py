@@ -10,8 +10,11 @@ from kiel.exc import (
     BrokerError,
     DeadlineError,
     KielError,
+    LONGEST_TOPIC,
     NoBrokersError,
     UnknownTopicError,
+    place_of,
+    text_of,
 )
 from kiel.protocol import errors
 from kiel.protocol.metadata import MetadataRequest, MetadataRequestTopic
@@ -106,6 +109,7 @@ class Cluster(object):
         A topic that the broker refuses raises its BrokerError at once (InvalidTopicError, AuthorizationError); one that
         doesn't exist, or isn't ready, after `timeout_ms` (UnknownTopicError, or DeadlineError with the last failure).
         """
+        _check_name(name)
         self._tracked.add(name)
         deadline = self._loop.time() + timeout_ms / 1000.0
         attempt, cause = 0, None
@@ -233,7 +237,7 @@ class Cluster(object):
                     loser.add_done_callback(_close_result)
                 self._check_running(winner.result())
                 raise gen.Return(winner.result())
-            reasons.append(str(winner.exception()))
+            reasons.append(text_of(winner.exception()))
         raise self._no_brokers(reasons)
 
     def _no_brokers(self, reasons):
@@ -359,9 +363,21 @@ class Cluster(object):
             raise BrokerConnectionError("any address", "closed", "the client is closed")
 
 
+def _check_name(name):
+    """InvalidTopicError for what a request can't carry, since no metadata would come any more; brokers judge the rest."""
+    try:
+        size = len(name) if isinstance(name, bytes) else len(name.encode("utf-8"))
+    except UnicodeError:
+        size = None
+    if size is None or size > LONGEST_TOPIC:
+        reason = "it isn't UTF-8" if size is None else "it has %d bytes, of at most %d" % (size, LONGEST_TOPIC)
+        code = errors.named("INVALID_TOPIC_EXCEPTION").code
+        raise errors.exception(code, about="topic %s" % place_of(name), text=reason)
+
+
 def _reason(who, error):
     """What to say of a broker that didn't answer; a BrokerConnectionError names it already."""
-    return str(error) if isinstance(error, BrokerConnectionError) else "%s: %s" % (who, error)
+    return text_of(error) if isinstance(error, BrokerConnectionError) else "%s: %s" % (who, text_of(error))
 
 
 def _close_result(ended):

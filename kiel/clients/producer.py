@@ -23,7 +23,15 @@ from kiel.clients import partitioner as partitioning
 from kiel.clients.client import Client
 from kiel.clients.record import RecordMetadata
 from kiel.clients.times import milliseconds
-from kiel.exc import ConfigurationError, DeadlineError, KielError, ProduceError, RecordTooLargeError
+from kiel.exc import (
+    ConfigurationError,
+    DeadlineError,
+    KielError,
+    ProduceError,
+    RecordTooLargeError,
+    place_of,
+    text_of,
+)
 from kiel.protocol import records
 
 log = logging.getLogger(__name__)
@@ -442,8 +450,10 @@ class Producer(Client):
             offset += step
 
     def _fail(self, waiters, topic, partition, cause, is_record_at_fault):
-        place = topic if partition is None else "%s[%d]" % (topic, partition)
-        log.warning("records for %s that were not acknowledged: %d: %s", place, len(waiters), cause)
+        log.warning(
+            "records for %s that were not acknowledged: %d: %s",
+            place_of(topic, partition), len(waiters), text_of(cause),
+        )  # fmt: skip
         for waiter in waiters:
             if waiter.__class__ is _Tally:
                 waiter.failed += 1

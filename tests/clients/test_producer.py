@@ -3,6 +3,7 @@ import gc
 import json
 
 import pytest
+import six
 from tornado import gen
 
 from kiel import exc
@@ -389,6 +390,37 @@ class Unserializable(object):
 
 
 @on_loop(timeout=10)
+def test_what_a_broker_says_may_be_in_any_language(logbook):
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        text = u"ung\xfcltig"
+        bad = api.BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message=text)
+        part = api.PartitionProduceResponse(
+            index=0, error_code=INVALID_RECORD, base_offset=-1, record_errors=[bad], error_message=text
+        )
+        cluster.brokers[0].on("produce", [
+            api.ProduceResponse(responses=[api.TopicProduceResponse(name="t", partition_responses=[part])])
+        ])  # fmt: skip
+        error = yield failure(producer.produce("t", b"x"))
+        assert text in exc.text_of(error)
+        logbook.expect(text)
+        yield producer.close()
+
+
+@on_loop(timeout=10)
+def test_what_a_serializer_says_may_be_in_any_language(logbook):
+    def fail(message):
+        raise ValueError(u"ung\xfcltig".encode("utf-8") if six.PY2 else u"ung\xfcltig")
+
+    with one_topic() as cluster:
+        producer = yield connected(cluster, serializer=fail)
+        error = yield failure(producer.produce(u"t", b"x"))
+        assert u"ung\xfcltig" in exc.text_of(error)
+        logbook.expect(u"ung\xfcltig")
+        yield producer.close()
+
+
+@on_loop(timeout=10)
 def test_a_record_that_cannot_be_serialized_fails_by_itself(logbook):
     with one_topic() as cluster:
         producer = yield connected(cluster, serializer=None)
@@ -462,6 +494,20 @@ def test_a_topic_that_becomes_forbidden_fails_what_waits_for_its_leader(logbook)
         error = yield failure(future)
         assert isinstance(error.cause, exc.AuthorizationError)
         logbook.expect("t[0]")
+        yield producer.close()
+
+
+@pytest.mark.parametrize("topic", [u"x" * 250, u"x" * 40000, u"\xe4" * 125, u"\ud800"], ids=["longer", "much longer", "longer in bytes", "no text"])
+@on_loop(timeout=10)
+def test_a_name_that_no_topic_can_have_spoils_no_other(topic, logbook):
+    if six.PY2 and topic == u"\ud800":
+        pytest.skip("Python 2 writes half a surrogate pair as if it were a character")
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        error = yield failure(producer.produce(topic, b"x"))
+        assert isinstance(error.cause, exc.InvalidTopicError) and len(str(error)) < 700
+        logbook.expect("INVALID_TOPIC_EXCEPTION")
+        assert (yield producer.produce("t", b"x")).offset == 0
         yield producer.close()
 
 
