@@ -343,11 +343,14 @@ def test_seek_while_a_fetch_is_under_way(cluster, writer):
     consumer = yield consumer_of(cluster)
     yield consumer.consume("events", start=BEGINNING)
     cluster.set_rtt(1, 50)
+    cluster.track_requests()
     for _ in range(3):
         consumer.seek("events", 0, 3)
-        yield gen.sleep(0.01)
+        cluster.clear_requests()
+        # The fetch that comes in now is of offset 3, and is answered 50 ms later.
+        yield until(lambda: cluster.requests("fetch"))
         consumer.seek("events", 0, 1)
-        assert (yield gathered(consumer, "events", 3))[:3] == [1, 2, 3]
+        assert (yield gathered(consumer, "events", 3)) == [1, 2, 3]
     yield consumer.close()
 
 
