@@ -6,11 +6,11 @@ from tornado import gen, ioloop
 
 from kiel import connection, futures
 from kiel.exc import (
+    LONGEST_TOPIC,
     BrokerConnectionError,
     BrokerError,
     DeadlineError,
     KielError,
-    LONGEST_TOPIC,
     NoBrokersError,
     UnknownTopicError,
     place_of,
@@ -364,7 +364,7 @@ class Cluster(object):
 
 
 def _check_name(name):
-    """InvalidTopicError for what a request can't carry, since no metadata would come any more; brokers judge the rest."""
+    """InvalidTopicError for what a request can't carry: no metadata would come any more. Brokers judge the rest."""
     try:
         size = len(name) if isinstance(name, bytes) else len(name.encode("utf-8"))
     except UnicodeError:

@@ -42,7 +42,7 @@ def text_of(thing):
 
 
 def place_of(topic, partition=None):
-    """"topic[partition]", as messages have it; what can't be a topic's name is shown quoted, and no more of it than that."""
+    """The topic, or "topic[partition]", as messages have it; of what can't be a topic's name some, quoted."""
     name = text_of(topic)
     if not 0 < len(name) <= LONGEST_TOPIC or name.encode("utf-8", "replace").decode("utf-8") != name:
         name = repr(topic)[:60]

@@ -67,13 +67,17 @@ _Entry = collections.namedtuple(
 
 
 class _Tally(object):
-    """Stands in for the Futures of all records of one produce_many."""
+    """Stands in for the Futures of all records of one produce_many; no more are taken when it ``is_over``."""
 
-    __slots__ = ("taken", "acknowledged", "failed", "error", "is_over")
+    __slots__ = ("taken", "acknowledged", "failed", "error", "is_over", "is_cancelled")
 
     def __init__(self):
         self.taken = self.acknowledged = self.failed = 0
-        self.error, self.is_over = None, False
+        self.error, self.is_over, self.is_cancelled = None, False, False
+
+    def result_ended(self, future):
+        if future.cancelled():
+            self.is_over = self.is_cancelled = True
 
 
 class Producer(Client):
@@ -193,7 +197,6 @@ class Producer(Client):
         self._take(future, topic, message, key, partition, timestamp, headers, self.key_maker, FUTURE_BYTES)
         return future
 
-    @gen.coroutine
     def produce_many(self, topic, messages, key=None, partition=None):
         """Produce all of an iterable and give the number of records, once the last of them is acknowledged.
 
@@ -203,16 +206,27 @@ class Producer(Client):
         A record that is at fault itself (its serializer fails, it is too large) doesn't end the reading, any other
         failure does. When all that was read has ended, the first failure is raised: a ProduceError with the
         numbers of records ``acknowledged`` and ``failed``. The iterable's own errors are raised as they are.
+
+        Where the Future is cancelled (Python 3), reading ends; what was read by then is sent.
         """
+        tally = _Tally()
+        future = self._produce_all(tally, topic, messages, key, partition)
+        future.add_done_callback(tally.result_ended)
+        return future
+
+    @gen.coroutine
+    def _produce_all(self, tally, topic, messages, key, partition):
         self.check_usable()
         key_maker = settings.function("key", key) or self.key_maker
-        tally, broken = _Tally(), None
+        broken = None
         try:
             yield self._read(tally, topic, messages, partition, key_maker)
         except Exception:  # the iterable is the application's: any error of its may come
             broken = sys.exc_info()
-        while tally.acknowledged + tally.failed < tally.taken:
+        while tally.acknowledged + tally.failed < tally.taken and not tally.is_cancelled:
             yield self._progress.wait(self.delivery_timeout_ms / 1000.0)
+        if tally.is_cancelled:
+            return
         if broken is not None:
             six.reraise(*broken)
         if tally.error is not None:
@@ -390,8 +404,16 @@ class Producer(Client):
         self._progress.ring()
 
     def _admit_line(self):
-        while self._line and self._has_room(self._line[0].cost):
+        """Put those who waited into the accumulator, for as long as a slice; the sender's next round goes on."""
+        end = self.loop.time() + sender.SLICE
+        while self._may_admit():
+            if self.loop.time() > end:
+                self._sender.schedule()
+                break
             self._admit(*self._line.popleft())
+
+    def _may_admit(self):
+        return bool(self._line) and self._has_room(self._line[0].cost)
 
     def _fail_line(self, line, error, overdue=None):
         """Fail those who wait in a line; if `overdue` is a time, only those with a deadline up to then."""
@@ -402,9 +424,12 @@ class Producer(Client):
             self._progress.ring()
 
     def _tend(self, now):
-        """Fail those who have waited for room too long; gives the time when the next one would."""
+        """Admit those whom there is room for, fail those who waited too long, and give the time when the next would."""
         self._fail_line(self._line, DeadlineError("there was no room in buffer_bytes in time"), now)
-        self._accumulator.is_room_wanted = bool(self._line)
+        if self._may_admit():
+            self._admit_line()
+            self._progress.ring()
+        self._accumulator.is_room_wanted = bool(self._line) and not self._may_admit()
         return self._line[0].deadline if self._line else batching.NEVER
 
     def _metadata_changed(self):

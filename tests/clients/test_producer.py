@@ -497,7 +497,8 @@ def test_a_topic_that_becomes_forbidden_fails_what_waits_for_its_leader(logbook)
         yield producer.close()
 
 
-@pytest.mark.parametrize("topic", [u"x" * 250, u"x" * 40000, u"\xe4" * 125, u"\ud800"], ids=["longer", "much longer", "longer in bytes", "no text"])
+@pytest.mark.parametrize("topic", [u"x" * 250, u"x" * 40000, u"\xe4" * 125, u"\ud800"],
+                         ids=["longer", "much longer", "longer in bytes", "no text"])  # fmt: skip
 @on_loop(timeout=10)
 def test_a_name_that_no_topic_can_have_spoils_no_other(topic, logbook):
     if six.PY2 and topic == u"\ud800":
@@ -564,7 +565,48 @@ def test_a_record_whose_future_was_cancelled_is_sent_all_the_same():
         yield producer.close()
 
 
+@on_loop(timeout=20)
+def test_many_that_waited_for_their_topic_do_not_hold_the_loop():
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        futures = [producer.produce("t", b"%d" % number) for number in range(60000)]
+        longest, last = 0, producer.loop.time()
+        while producer._line or not producer.cluster.topics:
+            yield gen.sleep(0)
+            now = producer.loop.time()
+            longest, last = max(longest, now - last), now
+        assert longest < 0.15
+        yield futures
+        assert values_in(cluster.log("t")) == [b"%d" % number for number in range(60000)]
+        yield producer.close()
+
+
 # -- produce_many
+
+
+@on_loop(timeout=10)
+def test_nothing_more_is_read_when_many_records_are_cancelled():
+    def endless():
+        while True:
+            read[0] += 1
+            yield b"x"
+
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        read = [0]
+        future = producer.produce_many("t", endless())
+        yield until(lambda: cluster.log("t").batches)
+        if not future.cancel():
+            producer.close()
+            yield failure(future)
+            pytest.skip("Futures can't be cancelled on this Python")
+        yield gen.sleep(0.05)
+        so_far = read[0]
+        yield gen.sleep(0.1)
+        assert read[0] == so_far
+        yield producer.flush()
+        assert len(values_in(cluster.log("t"))) == so_far
+        yield producer.close()
 
 
 @on_loop(timeout=10)
