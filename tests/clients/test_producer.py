@@ -571,7 +571,7 @@ def test_many_that_waited_for_their_topic_do_not_hold_the_loop():
         producer = yield connected(cluster)
         futures = [producer.produce("t", b"%d" % number) for number in range(60000)]
         longest, last = 0, producer.loop.time()
-        while producer._line or not producer.cluster.topics:
+        while not cluster.log("t").batches:
             yield gen.sleep(0)
             now = producer.loop.time()
             longest, last = max(longest, now - last), now
