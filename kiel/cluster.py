@@ -333,8 +333,12 @@ class Cluster(object):
         self._check_running(opened)
         self._failures.pop(broker_id, None)
         self._reached.add((broker.host, broker.port))
-        self._keep(broker_id, opened)
-        raise gen.Return(opened)
+        if broker_id in self._connections:
+            # In the meantime a bootstrap connection has turned out to be that broker's.
+            opened.close()
+        else:
+            self._keep(broker_id, opened)
+        raise gen.Return(self._connections[broker_id])
 
     def _with_hint(self, broker, error):
         """`error`; of an address that never worked it says where the address came from."""

@@ -576,6 +576,23 @@ def test_reconnecting_backs_off_further_with_each_failure():
 
 
 @on_loop()
+def test_a_broker_that_comes_back_gets_one_connection_however_it_is_found():
+    with ScriptedBroker() as broker:
+        cluster = yield started(broker.address, reconnect=lambda attempt: 0.1)
+        before = yield cluster.connection(1)
+        broker.down()
+        yield until(lambda: before.state == "broken")
+        yield failure(cluster.connection(1))
+        broker.up()
+        connecting, refreshing = cluster.connection(1), cluster.refresh()
+        yield refreshing
+        opened = yield connecting
+        assert opened.state == "ready" and (yield cluster.connection(1)) is opened
+        yield until(lambda: broker.open_connections == 1)
+        yield cluster.stop()
+
+
+@on_loop()
 def test_a_broker_that_the_cluster_doesnt_list():
     with ScriptedBroker() as broker:
         cluster = yield started(broker.address)
