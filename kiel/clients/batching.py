@@ -95,6 +95,10 @@ class Batch(object):
     def place(self):
         return "%s[%d]" % (self.topic, self.partition)
 
+    def prepare(self):
+        """A generator of short steps (compression), after which `build` is quick."""
+        return self.builder.prepare()
+
     def build(self):
         """The batch's bytes."""
         return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence)

@@ -122,9 +122,10 @@ class Sender(object):
         topics = collections.OrderedDict()
         with (yield self._loading.acquire()):
             for batch in batches:
-                if self._client.loop.time() - self._slice_started > SLICE:
-                    yield gen.moment
-                    self._slice_started = self._client.loop.time()
+                for _ in batch.prepare():
+                    if self._client.loop.time() - self._slice_started > SLICE:
+                        yield gen.moment
+                        self._slice_started = self._client.loop.time()
                 topics.setdefault(batch.topic, []).append(
                     PartitionProduceData(index=batch.partition, records=batch.build())
                 )

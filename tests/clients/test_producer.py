@@ -1,6 +1,8 @@
+import binascii
 import datetime
 import gc
 import json
+import os
 
 import pytest
 import six
@@ -297,6 +299,24 @@ def test_batches_are_compressed():
 
 
 # -- room
+
+
+@on_loop(timeout=20)
+def test_compressing_does_not_hold_the_loop():
+    with one_topic() as cluster:
+        producer = yield connected(cluster, compression="gzip", compression_level=9)
+        yield producer.produce("t", b"")
+        value = binascii.hexlify(os.urandom(3500000))
+        future = producer.produce("t", value)
+        longest, last = 0, producer.loop.time()
+        while len(cluster.seen("produce")) == 1:
+            yield gen.sleep(0)
+            now = producer.loop.time()
+            longest, last = max(longest, now - last), now
+        assert longest < 0.25
+        yield future
+        assert values_in(cluster.log("t"))[1] == value
+        yield producer.close()
 
 
 @on_loop(timeout=10)
