@@ -578,7 +578,7 @@ def test_reconnecting_backs_off_further_with_each_failure():
 @on_loop()
 def test_a_broker_that_comes_back_gets_one_connection_however_it_is_found():
     with ScriptedBroker() as broker:
-        cluster = yield started(broker.address, reconnect=lambda attempt: 0.1)
+        cluster = yield started(broker.address, reconnect=lambda attempt: 0.5)
         before = yield cluster.connection(1)
         broker.down()
         yield until(lambda: before.state == "broken")
@@ -587,6 +587,7 @@ def test_a_broker_that_comes_back_gets_one_connection_however_it_is_found():
         connecting, refreshing = cluster.connection(1), cluster.refresh()
         yield refreshing
         opened = yield connecting
+        assert len(broker.connections) > 2
         assert opened.state == "ready" and (yield cluster.connection(1)) is opened
         yield until(lambda: broker.open_connections == 1)
         yield cluster.stop()
