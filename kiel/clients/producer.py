@@ -48,12 +48,15 @@ def to_json(message):
 
 
 class _Topic(object):
-    """A topic's sorted ``partitions`` (None until they are known), and in ``line`` who waits for them."""
+    """A topic's sorted ``partitions`` (None until they are known), and in ``line`` who waits for them.
 
-    __slots__ = ("name", "partitions", "sticky", "line")
+    ``used_at`` is the loop's time when something was last produced to it.
+    """
+
+    __slots__ = ("name", "partitions", "sticky", "line", "used_at")
 
     def __init__(self, name):
-        self.name, self.partitions, self.sticky = name, None, None
+        self.name, self.partitions, self.sticky, self.used_at = name, None, None, 0
         self.line = collections.deque()
 
 
@@ -104,6 +107,7 @@ class Producer(Client):
     :param max_request_bytes: the most bytes of a request, and of a record
     :param enable_idempotence: whether retries can't make duplicates (KIP-98). True needs required_acks="all"
         and Kafka 0.11; None means wherever these are given
+    :param metadata_max_idle_ms: how long metadata of a topic is kept fresh after the last record for it
     """
 
     def __init__(
@@ -123,6 +127,7 @@ class Producer(Client):
         buffer_bytes=32 * 1024 * 1024,
         max_request_bytes=8 * 1024 * 1024,
         enable_idempotence=None,
+        metadata_max_idle_ms=300000,
         **client_settings
     ):
         super(Producer, self).__init__(brokers, **client_settings)
@@ -141,6 +146,7 @@ class Producer(Client):
         self.enable_idempotence = settings.one_of(
             "enable_idempotence", enable_idempotence, (None, True, False)
         )
+        self.metadata_max_idle_ms = settings.number("metadata_max_idle_ms", metadata_max_idle_ms, 1)
         if enable_idempotence and self.required_acks != -1:
             raise ConfigurationError(
                 'enable_idempotence=True needs required_acks "all", not %r' % (required_acks,)
@@ -325,7 +331,8 @@ class Producer(Client):
             known = self._topics[topic] = _Topic(topic)
         generation = self._accumulator.generation
         self._unsent[generation] += 1
-        deadline = self.loop.time() + self.delivery_timeout_ms / 1000.0
+        known.used_at = self.loop.time()
+        deadline = known.used_at + self.delivery_timeout_ms / 1000.0
         if known.partitions is not None and not self._line and self._has_room(cost):
             self._admit(
                 known, waiter, partition, timestamp, key, value, headers, size, cost, deadline, generation
@@ -433,11 +440,22 @@ class Producer(Client):
         return self._line[0].deadline if self._line else batching.NEVER
 
     def _metadata_changed(self):
+        self._forget_idle_topics()
         for topic in six.itervalues(self._topics):
             known = self.cluster.topics.get(topic.name)
             if known and topic.partitions is not None:
                 topic.partitions = sorted(known)
         self._sender.metadata_changed()
+
+    def _forget_idle_topics(self):
+        """Ask no more for topics that aren't used: asking creates one again that was deleted, where brokers do that."""
+        # Nothing is unacknowledged past its delivery time-out.
+        idle_ms = max(self.metadata_max_idle_ms, self.delivery_timeout_ms)
+        before = self.loop.time() - idle_ms / 1000.0
+        for topic in list(self._topics.values()):
+            if topic.used_at < before and not topic.line:
+                del self._topics[topic.name]
+                self.cluster.forget(topic.name)
 
     def handle_produce_response(self, response):
         """Give each batch its answer: it is acknowledged, has failed, or is to be sent again."""

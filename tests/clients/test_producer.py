@@ -12,7 +12,7 @@ from kiel import exc
 from kiel.clients.producer import Producer
 from kiel.clients.record import RecordMetadata
 from kiel.protocol import produce as api
-from tests.support.logs import columns_of, values_in
+from tests.support.logs import columns_of, numbers_in, values_in
 from tests.support.loop import on_loop
 from tests.support.scripted import KAFKA_0_10, Error, Late, Never, ScriptedCluster
 from tests.support.waiting import Ticker, failure, until
@@ -530,6 +530,26 @@ def test_a_name_that_no_topic_can_have_spoils_no_other(topic, logbook):
         logbook.expect("INVALID_TOPIC_EXCEPTION")
         assert (yield producer.produce("t", b"x")).offset == 0
         yield producer.close()
+
+
+@on_loop(timeout=10)
+def test_a_topic_that_is_no_longer_used_is_not_asked_for():
+    with one_topic() as cluster:
+        cluster.topics = {"t": {0: 1}, "idle": {0: 1}}
+        producer = yield connected(
+            cluster, metadata_max_age_ms=1000, metadata_max_idle_ms=500, delivery_timeout_ms=500
+        )
+        yield producer.produce("idle", b"1")
+
+        def names():
+            return {topic.name for topic in cluster.seen("metadata")[-1].body.topics}
+
+        while "idle" in names() or "t" not in names():
+            yield producer.produce("t", b"x")
+            yield gen.sleep(0.1)
+        assert (yield producer.produce("idle", b"2")).offset == 1
+        yield producer.close()
+        assert [each[2:] for each in numbers_in(cluster.log("idle"))] == [(0, 1), (1, 1)]
 
 
 @on_loop(timeout=10)
