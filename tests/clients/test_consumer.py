@@ -5,7 +5,14 @@ import pytest
 from tornado import gen
 
 from kiel import Record, SingleConsumer
-from kiel.exc import ClosedError, ConfigurationError, DeserializationError, NoBrokersError, UnknownTopicError, UsageError
+from kiel.exc import (
+    ClosedError,
+    ConfigurationError,
+    DeserializationError,
+    NoBrokersError,
+    UnknownTopicError,
+    UsageError,
+)
 from tests.support.consuming import QUICK, Writer, consumer_of, gathered, open_files
 from tests.support.embedded import embedded_cluster
 from tests.support.loop import on_loop

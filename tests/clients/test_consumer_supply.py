@@ -131,7 +131,8 @@ def test_a_full_partition_is_fetched_again_as_soon_as_there_is_room(cluster, wri
 
 @on_loop()
 def test_what_comes_in_while_a_bad_value_is_handled(cluster, writer):
-    """Partitions that had nothing when they were looked at have something now: it is handed out in the same call."""
+    """Partitions that had nothing when they were looked at have something now: it is handed out in the same
+    call."""
     cluster.create_topic("three", 3)
 
     @gen.coroutine
@@ -155,7 +156,8 @@ def test_what_comes_in_while_a_bad_value_is_handled(cluster, writer):
 @pytest.mark.parametrize("paused", [True, False])
 @on_loop()
 def test_what_nobody_asks_for_starves_nothing(cluster, writer, paused):
-    """A topic's prefetched records that are paused, or that no consume() asks for, may take all the room there is."""
+    """A topic's prefetched records that are paused, or that no consume() asks for, may take all the room
+    there is."""
     for number in range(10):
         writer.write("events", [of_size(number, 20000)])
         writer.write("parts", [of_size(number, 20000)], number % 2)
@@ -206,7 +208,8 @@ def test_the_loop_is_free_while_much_is_consumed(cluster, writer):
     assert sorted((yield gathered(consumer, "parts", 4000))) == list(range(4000))
     ticker.stop()
     gaps = sorted(ticker.gaps)
-    # 4,000 records of 0.2 ms in slices of 5 ms; a timer that falls due in one slice may have to wait for the next, too.
+    # 4,000 records of 0.2 ms in slices of 5 ms; a timer that falls due in one slice may have to wait for the
+    # next, too.
     assert len(gaps) > 60
     assert gaps[int(len(gaps) * 0.9)] < 0.012
     yield consumer.close()

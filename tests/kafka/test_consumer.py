@@ -1,4 +1,4 @@
-"""SingleConsumer against Apache Kafka itself: times, deleted and compacted records, topics that change, Apache's tools."""
+"""SingleConsumer against Apache Kafka: times, records and topics that go, large records, Apache's tools."""
 import datetime
 import time
 
@@ -28,13 +28,15 @@ def when(milliseconds):
 
 @gen.coroutine
 def produce(servers, topic, values, **options):
-    """Produce JSON values, each with `options` of Producer.produce (a function of its number, or the same for all)."""
+    """Produce JSON values, each with `options` of Producer.produce (a function of its number, or the same for
+    all)."""
     producer = Producer(servers.bootstrap)
     yield producer.connect()
-    results = yield [
-        producer.produce(topic, value, **{name: each(number) if callable(each) else each for name, each in options.items()})
-        for number, value in enumerate(values)
+    calls = [
+        {name: each(number) if callable(each) else each for name, each in options.items()}
+        for number in range(len(values))
     ]
+    results = yield [producer.produce(topic, value, **call) for value, call in zip(values, calls)]
     yield producer.close()
     raise gen.Return(results)
 

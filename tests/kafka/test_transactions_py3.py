@@ -22,7 +22,8 @@ class Transactions(object):
         self._producer.init_transactions(30)
 
     def write(self, topic, *values):
-        """Write each value as a batch of its own into partition 0, in the transaction that is open, or in a new one."""
+        """Write each value as a batch of its own into partition 0, in the transaction that is open, or in a
+        new one."""
         for value in values:
             self._producer.produce(topic, b"%d" % value, partition=0)
             assert self._producer.flush(30) == 0
