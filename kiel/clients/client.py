@@ -64,6 +64,7 @@ class Client(object):
         self.closing = False
         self.heal_cluster = False
         self._process = None
+        self._is_connected = False
         self._tasks = set()
         self._closing_bell = futures.Bell()
 
@@ -91,6 +92,7 @@ class Client(object):
             if not self.closing:
                 self.cluster = None
             raise
+        self._is_connected = True
 
     @gen.coroutine
     def close(self, timeout_ms=30000):
@@ -131,7 +133,7 @@ class Client(object):
 
     def _check_connected(self):
         self._check_process()
-        if self.cluster is None:
+        if not self._is_connected:
             raise UsageError("this %s isn't connected: yield its connect() first" % type(self).__name__)
         if self.cluster.stopped:
             raise ClosedError("this %s is closed" % type(self).__name__)

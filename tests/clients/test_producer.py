@@ -788,6 +788,19 @@ def test_a_producer_that_is_not_connected_says_so():
 
 
 @on_loop(timeout=10)
+def test_a_producer_that_is_still_connecting_is_not_connected():
+    with one_topic() as cluster:
+        cluster.brokers[0].on("connect", Late(0.2))
+        producer = Producer(cluster.addresses, serializer=as_it_is)
+        connecting = producer.connect()
+        with pytest.raises(exc.UsageError):
+            producer.produce("t", b"x")
+        yield connecting
+        yield producer.produce("t", b"x")
+        yield producer.close()
+
+
+@on_loop(timeout=10)
 def test_a_broker_that_is_too_old_is_named(logbook):
     with ScriptedCluster(versions=KAFKA_0_10) as cluster:
         cluster.topics = {"t": {0: 1}}
