@@ -211,7 +211,8 @@ class Producer(Client):
 
         A record that is at fault itself (its serializer fails, it is too large) doesn't end the reading, any other
         failure does. When all that was read has ended, the first failure is raised: a ProduceError with the
-        numbers of records ``acknowledged`` and ``failed``. The iterable's own errors are raised as they are.
+        numbers of records ``acknowledged`` and ``failed``. The iterable's own errors are raised as they are, and
+        ConfigurationError for a `topic`, `partition` or `key` that can't be right.
 
         Where the Future is cancelled (Python 3), reading ends; what was read by then is sent.
         """
@@ -223,6 +224,7 @@ class Producer(Client):
     @gen.coroutine
     def _produce_all(self, tally, topic, messages, key, partition):
         self.check_usable()
+        _check_place(topic, partition)
         key_maker = settings.function("key", key) or self.key_maker
         broken = None
         try:
@@ -316,10 +318,7 @@ class Producer(Client):
             timestamp = int(time.time() * 1000) if timestamp is None else milliseconds(timestamp)
             if headers is not None:
                 headers = _to_headers(headers)
-            if partition is not None:
-                settings.whole("partition", partition)
-            if not isinstance(topic, six.string_types):
-                raise TypeError("a topic's name is text, not %r" % (topic,))
+            _check_place(topic, partition)
             size = records.record_size(key, value, headers)
             cost += size
             self._check_size(size, cost)
@@ -519,6 +518,13 @@ class Producer(Client):
         self._fail_line(self._line, error)
         self._sender.stop()
         self._settle(self._accumulator.fail_all(error))
+
+
+def _check_place(topic, partition):
+    if partition is not None:
+        settings.whole("partition", partition)
+    if not isinstance(topic, six.string_types):
+        raise ConfigurationError("a topic's name is text, not %r" % (topic,))
 
 
 def _to_headers(headers):

@@ -668,6 +668,17 @@ def test_many_records_are_one_result_in_order_with_bounded_memory_and_the_loop_f
         yield producer.close()
 
 
+@pytest.mark.parametrize("topic, partition", [(5, None), (["t"], None), ("t", "0"), ("t", -1)])
+@on_loop(timeout=10)
+def test_many_records_for_a_place_that_cannot_be_are_not_even_read(topic, partition):
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        messages = iter([b"x"] * 10)
+        error = yield failure(producer.produce_many(topic, messages, partition=partition))
+        assert isinstance(error, exc.ConfigurationError) and len(list(messages)) == 10
+        yield producer.close()
+
+
 @on_loop(timeout=10)
 def test_many_records_have_keys_from_the_function_given():
     with one_topic(partitions=10) as cluster:
