@@ -27,6 +27,9 @@ STAGGER = 1.0
 # How often metadata may be asked for in any one second, however many retries want it.
 REFRESHES_PER_SECOND = 10
 
+# A broker that is out of reach for so many seconds is worth a line in the log: its partitions wait, and nothing else tells.
+AWAY_SECONDS = 30.0
+
 Broker = collections.namedtuple("Broker", ("id", "host", "port", "rack"))
 
 # ``leader`` is None while there is none; ``leader_epoch`` is -1 where the broker doesn't tell.
@@ -64,6 +67,8 @@ class Cluster(object):
         self._opening = {}
         self._reached = set()
         self._failures = collections.Counter()
+        self._away_since = {}
+        self._told_away = set()
         self._retry_at = {}
         self._refreshing = None
         self._refreshes = collections.deque(maxlen=REFRESHES_PER_SECOND)
@@ -329,7 +334,9 @@ class Cluster(object):
         except KielError as error:
             self._retry_at[broker_id] = self._loop.time() + self._reconnect_delay(self._failures[broker_id])
             self._failures[broker_id] += 1
-            raise self._with_hint(broker, error)
+            error = self._with_hint(broker, error)
+            self._tell_away(broker_id, error)
+            raise error
         self._check_running(opened)
         self._failures.pop(broker_id, None)
         self._reached.add((broker.host, broker.port))
@@ -339,6 +346,13 @@ class Cluster(object):
         else:
             self._keep(broker_id, opened)
         raise gen.Return(self._connections[broker_id])
+
+    def _tell_away(self, broker_id, error):
+        """Log a broker that stays out of reach, once; if it is all of them, that is told already."""
+        away = self._loop.time() - self._away_since.setdefault(broker_id, self._loop.time())
+        if away >= AWAY_SECONDS and broker_id not in self._told_away and not self._unreachable and not self.stopped:
+            self._told_away.add(broker_id)
+            log.warning("broker %d can't be reached for %d s, and its partitions wait: %s", broker_id, away, error)
 
     def _with_hint(self, broker, error):
         """`error`; of an address that never worked it says where the address came from."""
@@ -353,6 +367,10 @@ class Cluster(object):
 
     def _keep(self, broker_id, opened):
         self._connections[broker_id] = opened
+        self._away_since.pop(broker_id, None)
+        if broker_id in self._told_away:
+            self._told_away.remove(broker_id)
+            log.info("broker %d can be reached again", broker_id)
         opened.on_fail.append(lambda broken: self._lost(broker_id, broken))
 
     def _lost(self, broker_id, broken):
