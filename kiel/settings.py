@@ -8,11 +8,11 @@ from kiel.exc import ConfigurationError
 
 
 def number(name, value, least=0, most=None):
-    """`value` if it is a number from `least` to `most`."""
+    """`value` if it is a finite number from `least` to `most`."""
     wanted = "from %s" % least if most is None else "from %s to %s" % (least, most)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ConfigurationError("%s has to be a number %s, not %r" % (name, wanted, value))
-    if not value >= least or (most is not None and value > most):
+    if not least <= value < float("inf") or (most is not None and value > most):
         raise ConfigurationError("%s has to be %s, not %r" % (name, wanted, value))
     return value
 
