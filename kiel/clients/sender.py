@@ -175,7 +175,10 @@ class Sender(object):
                     about="%s[%d]" % (topic, partition),
                     text="the topic's partitions are %r" % sorted(cluster.topics[topic]),
                 )
-            elif error is None or batching.may_pass(error):
+            elif error is None:
+                continue
+            elif batching.may_pass(error):
+                self._accumulator.note_failure(error, topic, partition)
                 continue
             self._settle(self._accumulator.fail_waiting(error, [(topic, partition)]))
         self.schedule()
@@ -219,7 +222,7 @@ class Sender(object):
         self._ask_identity_at = self._client.loop.time() + self._client.backoff(self._identity_attempt)
         self._identity_attempt += 1
         if batching.may_pass(error):
-            self._accumulator.note_failure(error)
+            self._accumulator.note_no_identity(error)
         else:
             self._settle(self._accumulator.fail_waiting(error))
 

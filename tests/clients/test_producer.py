@@ -533,6 +533,19 @@ def test_a_name_that_no_topic_can_have_spoils_no_other(topic, logbook):
 
 
 @on_loop(timeout=10)
+def test_a_topic_that_was_deleted_is_named_as_such(logbook):
+    with one_topic() as cluster:
+        producer = yield connected(cluster, delivery_timeout_ms=500)
+        yield producer.produce("t", b"x")
+        cluster.delete("t")
+        yield producer.cluster.refresh()
+        error = yield failure(producer.produce("t", b"x"))
+        assert isinstance(error.cause, exc.DeadlineError) and isinstance(error.cause.cause, exc.UnknownTopicError)
+        logbook.expect("UNKNOWN_TOPIC_OR_PARTITION")
+        yield producer.close()
+
+
+@on_loop(timeout=10)
 def test_a_topic_that_is_no_longer_used_is_not_asked_for():
     with one_topic() as cluster:
         cluster.topics = {"t": {0: 1}, "idle": {0: 1}}
