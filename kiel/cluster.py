@@ -27,7 +27,7 @@ STAGGER = 1.0
 # How often metadata may be asked for in any one second, however many retries want it.
 REFRESHES_PER_SECOND = 10
 
-# A broker that is out of reach for so many seconds is worth a line in the log: its partitions wait, and nothing else tells.
+# A broker that is out of reach for so many seconds is worth a log line: its partitions wait, and nothing else tells.
 AWAY_SECONDS = 30.0
 
 Broker = collections.namedtuple("Broker", ("id", "host", "port", "rack"))
