@@ -170,8 +170,8 @@ class DeserializationError(KielError):
 class ProduceError(KielError):
     """A record was not acknowledged; ``cause`` says why.
 
-    ``topic`` and ``partition`` (None if it wasn't chosen yet) say where it was going. From ``produce_many`` it is the first
-    failure, and ``acknowledged`` and ``failed`` are the numbers of records.
+    ``topic`` and ``partition`` (None if it wasn't chosen yet) say where it was going. From ``produce_many`` it is the
+    first failure, and ``acknowledged`` and ``failed`` are the numbers of records.
     """
 
     def __init__(self, topic, partition, cause, acknowledged=0, failed=1):

@@ -42,7 +42,7 @@ def function(name, value):
 
 
 def addresses(name, value):
-    """[(host, port)] from "host:port,host:port" or a list of such; a port left out is 9092, and IPv6 goes in brackets."""
+    """[(host, port)] from "host:port,host:port" or a list of such; the port is 9092 by default, IPv6 in brackets."""
     parts = value.split(",") if isinstance(value, six.string_types) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, six.string_types) for part in parts):
         raise ConfigurationError('%s has to be "host:port,..." or a list of "host:port", not %r' % (name, value))

@@ -42,9 +42,12 @@ FUTURE_BYTES = 256
 _ACKS = {"all": -1, -1: -1, 0: 0, 1: 1}
 
 
+_encode_json = json.JSONEncoder(sort_keys=True).encode
+
+
 def to_json(message):
     """The default serializer: JSON with sorted keys, as UTF-8."""
-    return json.dumps(message, sort_keys=True).encode("utf-8")
+    return _encode_json(message).encode("utf-8")
 
 
 class _Topic(object):
