@@ -3,48 +3,57 @@
 Theory of operation
 ===================
 
-A group's coordinator is one of the brokers. The members ask any broker which (FindCoordinator), and join there (JoinGroup). The
-coordinator waits until all members of the group have joined, or until their rebalance time-out, and begins a new generation: it
-answers all the joins at once, and to one of the members, the leader, it names the others. The leader shares the partitions out
-and sends the result with its SyncGroup; the others send an empty one; each gets its own share as the answer. From then
-on each member shows by heartbeats that it is alive. Whenever somebody comes, goes or is missed, the answer to the heartbeat is
+A group's coordinator is one of the brokers. The members ask any broker which (FindCoordinator), and join
+there (JoinGroup). The coordinator waits until all members of the group have joined, or until their rebalance
+time-out, and begins a new generation: it answers all the joins at once, and to one of the members, the
+leader, it names the others. The leader shares the partitions out and sends the result with its SyncGroup; the
+others send an empty one; each gets its own share as the answer. From then on each member shows by heartbeats
+that it is alive. Whenever somebody comes, goes or is missed, the answer to the heartbeat is
 REBALANCE_IN_PROGRESS, and all join again.
 
-Under an eager protocol a member gives up all that it owns before it joins. Under a cooperative one (KIP-429) it keeps
-consuming; what the new assignment takes away it gives up afterwards, and then joins once more, so that another member can get it.
+Under an eager protocol a member gives up all that it owns before it joins. Under a cooperative one (KIP-429)
+it keeps consuming; what the new assignment takes away it gives up afterwards, and then joins once more, so
+that another member can get it.
 
-The machine below does nothing itself. Whoever drives it hands it events with the time (``handle``), carries out the actions that it
-gives back, in their order, and hands it the answers as events again. Between events it does nothing but wait for
-``deadline``, when it wants a Tick; a driver that was held up hands over the answers that have come in first, then the Tick,
-then what the application wants. All times are in seconds, on any clock that doesn't go back.
+The machine below does nothing itself. Whoever drives it hands it events with the time (``handle``), carries
+out the actions that it gives back, in their order, and hands it the answers as events again. Between events
+it does nothing but wait for ``deadline``, when it wants a Tick. A driver that was held up hands over the
+answers that have come in first, then the Tick, then what the application wants. It gives the coordinator a
+rebalance time-out that is a session longer than max_poll_interval, so that a member that hears late of a
+rebalance is still in time. All times are in seconds, on any clock that doesn't go back.
 
 What it does depends on its state and on what it knows.
 
-TRANSITIONS (transitions.py) is all that there is to know of the states. An event is put into a word ("joined" into "leads" or "follows", an error
-into what it means: verdict.py), and the table says where that word leads. A word that the table doesn't have in a state is a
-fault in kiel, and raises KeyError. WHEN has the words that need no event: "stable" is left by itself when the subscription has
-changed meanwhile, and nobody stays in "rebalance announced" while the application waits for a batch anyway.
+TRANSITIONS (transitions.py) is all that there is to know of the states. An event is put into a word ("joined"
+into "leads" or "follows", an error into what it means: verdict.py), and the table says where that word leads.
+A word that the table doesn't have in a state is a fault in kiel, and raises KeyError. WHEN has the words that
+need no event: "stable" is left by itself when the subscription has changed meanwhile, and nobody stays in
+"rebalance announced" while the application waits for a batch anyway.
 
-What it knows is data: the coordinator, member id and generation; the partitions that it owns (what the application may be
-handed) and was assigned; the one request and the one piece of work that are outstanding; and these times.
+What it knows is data: the coordinator, member id and generation; the partitions that it owns (what the
+application may be handed) and was assigned; the one request and the one piece of work that are outstanding;
+and these times.
 
-- When to send next. A state has one kind of request (SPEAKS), and at most one is on its way; without a coordinator it is
-  FindCoordinator in its place. So a lost coordinator costs a member nothing: it stays in its state, with what it owns, and its
-  heartbeats go on as soon as the coordinator is found. No kind of request is sent twice within LEAST_PAUSE.
-- When the session ends: so long after the last answered heartbeat was *sent*. The coordinator counts from when it came in,
-  which is later: until the one time this member may consume, after the other another one may. While a JoinGroup or
-  SyncGroup is outstanding the coordinator keeps whoever waits for its answer, and answers no heartbeat on that
-  connection. Then only this process can fail the session: an answer may have lain unread for as long as its loop was
-  held. So the machine wants to be ticked meanwhile too, and takes the answer to be as old as the last Tick.
-- By when the application has to be back, unless it is here, waiting for its next batch. An application that isn't back in time has
-  left the group, and joins again when it comes.
+- When to send next. A state has one kind of request (SPEAKS), and at most one is on its way; without a
+  coordinator it is FindCoordinator in its place. So a lost coordinator costs a member nothing: it stays in
+  its state, with what it owns, and its heartbeats go on as soon as the coordinator is found. No kind of
+  request is sent twice within LEAST_PAUSE.
+- When the session ends: so long after the last answered heartbeat was *sent*. The coordinator counts from
+  when it came in, which is later: until the one time this member may consume, after the other another one
+  may. While a JoinGroup or SyncGroup is outstanding the coordinator keeps whoever waits for its answer, and
+  answers no heartbeat on that connection. Then only this process can fail the session: an answer may have
+  lain unread for as long as its loop was held. So the machine wants to be ticked meanwhile too, and takes the
+  answer to be as old as the last Tick.
+- By when the application has to be back, unless it is here, waiting for its next batch. An application that
+  isn't back in time has left the group, and joins again when it comes.
 - When each kind of request was sent last.
 
-What is given up in order ("revoking", "parting", "withdrawing") is owned until Revoked says that it is committed; heartbeats go on
-that long. What is lost is another's, perhaps, already: it is owned no more at once, and nothing is waited for.
+What is given up in order ("revoking", "parting", "withdrawing") is owned until Revoked says that it is
+committed; heartbeats go on that long. What is lost is another's, perhaps, already: it is owned no more at
+once, and nothing is waited for.
 
-An answer counts only while it is waited for. Each action has a number, its attempt, which its answer has too: what comes for an
-earlier one is dropped, in whatever state.
+An answer counts only while it is waited for. Each action has a number, its attempt, which its answer has too:
+what comes for an earlier one is dropped, in whatever state.
 """
 import collections
 
@@ -68,9 +77,10 @@ from kiel.protocol import errors
 
 LEAST_PAUSE = 0.1  # seconds between two requests of a kind
 
-# `cooperative` is whether all of the member's protocols are, `static` whether it has a group_instance_id; max_retries is a number of
-# failures in a row; the back-offs are functions of the number of failures before (from 0), the first for a member that
-# has lost its coordinator, the second for one that tries to join. Times are in seconds.
+# `cooperative` is whether all of the member's protocols are, `static` whether it has a group_instance_id;
+# max_retries is a number of failures in a row; the back-offs are functions of the number of failures before
+# (from 0), in seconds as all times: `retry_backoff` of a member that has lost its coordinator, or leaves,
+# `rebalance_backoff` of one that tries to join.
 Settings = collections.namedtuple(
     "Settings",
     "group topics cooperative static session_timeout heartbeat_interval max_poll_interval max_retries"
@@ -81,9 +91,10 @@ Settings = collections.namedtuple(
 class Membership(object):
     """One member. Its public attributes are for reading.
 
-    ``state``, ``deadline`` (when a Tick is due, None for never), ``coordinator`` (a broker's id or None), ``member_id``,
-    ``generation`` (-1 while not a member), ``protocol`` and ``is_leader`` in it, ``owned`` and ``assigned`` (sets of (topic, partition)),
-    ``heartbeat_answered_at``, ``error`` (what was told to the application last).
+    ``state``, ``deadline`` (when a Tick is due, None for never), ``outstanding`` (the actions whose answers are
+    waited for), ``coordinator`` (a broker's id or None), ``member_id``, ``generation`` (-1 while not a member), and in
+    that ``protocol`` and ``is_leader``; ``owned`` and ``assigned`` (sets of (topic, partition)), ``now`` (the time of
+    the last event), ``heartbeat_answered_at``, ``error`` (what was told to the application last).
     """
 
     def __init__(self, settings):
@@ -97,6 +108,7 @@ class Membership(object):
         self.owned = self.assigned = frozenset()
         self.heartbeat_answered_at = None
         self.error = None
+        self.now = None
         self._topics = frozenset(settings.topics)
         self._changes = 0  # of the subscription, so far
         self._changes_joined = 0  # those that the last join knew of
@@ -109,12 +121,11 @@ class Membership(object):
         self._session_ends = None
         self._looked_at = None  # when all answers that had come in were known, while a join or sync is outstanding
         self._back_by = None  # None while the application is here
-        self._now = None
         self._actions = []
 
     def handle(self, now, event):
         """The list of actions that `event` at the time `now` calls for."""
-        self._now, self._actions = now, []
+        self.now, self._actions = now, []
         if self._awaits(event):
             _HANDLERS[type(event)](self, event)
             self._watch_session()
@@ -134,10 +145,13 @@ class Membership(object):
             times.append(self._back_by)
         return min(times) if times else None
 
+    @property
+    def outstanding(self):
+        return [action for action in (self._request, self._task) if action is not None]
+
     def _awaits(self, event):
         attempt = getattr(event, "attempt", None)
-        outstanding = [action.attempt for action in (self._request, self._task) if action is not None]
-        return attempt is None or attempt in outstanding
+        return attempt is None or attempt in [action.attempt for action in self.outstanding]
 
     # Moving
 
@@ -164,7 +178,7 @@ class Membership(object):
             self._move(word)
         if self._task is None and self.state in _GIVES_UP:
             self._task = self._act(Revoke, _GIVES_UP[self.state](self), False)
-        if self._request is None and self.state in SPEAKS and self._now >= self._due_at():
+        if self._request is None and self.state in SPEAKS and self.now >= self._due_at():
             self._speak()
 
     def _act(self, kind, *details):
@@ -193,7 +207,7 @@ class Membership(object):
 
     def _ask(self, kind, *details):
         self._request = self._act(kind, *details)
-        self._sent_at[kind] = self._looked_at = self._now
+        self._sent_at[kind] = self._looked_at = self.now
 
     def _session_counts(self):
         return (self.state, "lost") in TRANSITIONS and (self.generation >= 0 or self.state in ("joining", "syncing"))
@@ -208,14 +222,14 @@ class Membership(object):
 
     def _tick(self, event):
         self._watch_session()
-        self._looked_at = self._now
-        if self._presence_counts() and self._now >= self._back_by:
-            text = "group %s: left, since the application hasn't come for its next batch for %g s (max_poll_interval_ms)"
+        self._looked_at = self.now
+        if self._presence_counts() and self.now >= self._back_by:
+            text = "group %s: left, since the application hasn't come back for %g s (max_poll_interval_ms)"
             self._actions.append(Warn(text % (self.settings.group, self.settings.max_poll_interval)))
             self._move("stayed away")
 
     def _watch_session(self):
-        if self._session_counts() and self._now >= self._session_end():
+        if self._session_counts() and self.now >= self._session_end():
             self._expire()
 
     def _expire(self):
@@ -225,7 +239,7 @@ class Membership(object):
     # The application
 
     def _start(self, event):
-        self._back_by = self._now + self.settings.max_poll_interval
+        self._back_by = self.now + self.settings.max_poll_interval
         self._move("start")
 
     def _application_back(self, event):
@@ -236,7 +250,7 @@ class Membership(object):
                 self._actions.append(Tell(self.error))
 
     def _application_took(self, event):
-        self._back_by = self._now + self.settings.max_poll_interval
+        self._back_by = self.now + self.settings.max_poll_interval
 
     def _subscription_changed(self, event):
         self._topics = frozenset(event.topics)
@@ -250,14 +264,14 @@ class Membership(object):
     def _coordinator_found(self, event):
         self._request = None
         self.coordinator = event.broker_id
-        self._send_at = self._now
+        self._send_at = self.now
         self._move("coordinator found")
 
     def _may_join(self):
-        return self.coordinator is not None and self._request is None and self._now >= self._due_at()
+        return self.coordinator is not None and self._request is None and self.now >= self._due_at()
 
     def _enter_unjoined(self, before):
-        self._send_at = self._now
+        self._send_at = self.now
         if before not in TRYING:
             self._failures = 0
 
@@ -268,11 +282,11 @@ class Membership(object):
     def _joined(self, event):
         self._request = None
         self._session_ends = self._session_end()
-        if self._now >= self._session_ends:
+        if self.now >= self._session_ends:
             return self._expire()
         self.member_id, self.generation, self.protocol = event.member_id, event.generation, event.protocol
         self.is_leader = event.leader == event.member_id
-        self._send_at = self._now + self.settings.heartbeat_interval
+        self._send_at = self.now + self.settings.heartbeat_interval
         if self.is_leader and not event.skip_assignment:
             self._move("leads")
             self._task = self._act(Assign, event.protocol, event.members)
@@ -288,11 +302,11 @@ class Membership(object):
     def _synced(self, event):
         self._request = None
         self._session_ends = self._session_end()
-        if self._now >= self._session_ends:
+        if self.now >= self._session_ends:
             return self._expire()
         self._failures = 0
         self._move("synced")
-        self._send_at = self._now + self.settings.heartbeat_interval
+        self._send_at = self.now + self.settings.heartbeat_interval
         self.assigned = frozenset(event.partitions)
         self._actions.append(Adopt(self.assigned - self.owned, self.assigned & self.owned))
         self.owned |= self.assigned
@@ -307,7 +321,7 @@ class Membership(object):
     def _renew(self):
         """The session is renewed by the heartbeat that was outstanding, as of when it was sent."""
         sent, self._request = self._sent_at[SendHeartbeat], None
-        self.heartbeat_answered_at = self._now
+        self.heartbeat_answered_at = self.now
         self._session_ends = sent + self.settings.session_timeout
         self._send_at = sent + self.settings.heartbeat_interval
 
@@ -363,7 +377,7 @@ class Membership(object):
         word = verdict.word(event.error)
         if verdict.reaction(event.error) == errors.FIND_COORDINATOR:
             self.coordinator = None
-            self._send_at = self._now
+            self._send_at = self.now
         elif word in ("rebalance", "lost", "fenced"):
             self._react(word, event.error)
 
@@ -398,7 +412,7 @@ class Membership(object):
         # Once, at first, at once: but not to a coordinator that asks for time.
         patient = self._failures > 1 or (self.coordinator is not None and verdict.word(error) == "retry")
         self._move("retry")
-        self._send_at = self._now + (backoff(self._failures - 1) if patient else 0)
+        self._send_at = self.now + (backoff(self._failures - 1) if patient else 0)
 
     def _lose(self, why):
         """Own nothing any more, without having given it up."""
@@ -426,7 +440,7 @@ class Membership(object):
     def _enter_leaving(self, before):
         self._drop()
         self._failures = 0
-        self._send_at = self._now
+        self._send_at = self.now
 
     def _left(self, event):
         self._request = None

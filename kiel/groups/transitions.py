@@ -27,7 +27,7 @@ TRANSITIONS = {
     ("joining", "fenced"): "fenced",
     ("joining", "stayed away"): "withdrawing",
     ("joining", "leave"): "parting",
-    # It is the leader, and shares the partitions out. Before Kafka 2.5 the answer to its heartbeats is "rebalance" meanwhile.
+    # It is the leader, and shares the partitions out. Older brokers answer its heartbeats with "rebalance" meanwhile.
     ("assigning", "assigned"): "syncing",
     ("assigning", "heartbeat answered"): "assigning",
     ("assigning", "rebalance"): "assigning",

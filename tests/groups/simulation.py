@@ -1,4 +1,4 @@
-"""A coordinator and the members of a group, simulated in virtual time: nothing here waits, and all chance comes from one seed.
+"""A coordinator and the members of a group, simulated in virtual time: nothing waits, and chance comes from one seed.
 
 The members' part of it is kiel's: Process drives a Membership as a client does, with an application, a network that
 delays and breaks, and a death now and then. The coordinator follows Kafka's.
@@ -8,7 +8,7 @@ import itertools
 import random
 
 from kiel.exc import BrokerConnectionError
-from kiel.groups import actions, events
+from kiel.groups import events
 from kiel.groups.membership import Membership, Settings
 from kiel.protocol import errors
 
@@ -241,7 +241,7 @@ class _Member(object):
 
 
 class Coordinator(object):
-    """The group, as Kafka's coordinator keeps it: empty, preparing (joins come in), completing (the leader assigns), stable."""
+    """The group, as Kafka's keeps it: empty, preparing (joins come in), completing (the leader assigns) or stable."""
 
     def __init__(self, world):
         self.world = world

@@ -16,9 +16,17 @@ from kiel.groups.transitions import SPEAKS, TRANSITIONS
 from kiel.protocol import errors
 
 RESTING = ("idle", "left", "failed", "fenced", "away")
-ANSWERED = tuple(getattr(actions, name) for name in "FindCoordinator SendJoin SendSync SendHeartbeat SendLeave".split())
+ANSWERED = (
+    actions.FindCoordinator,
+    actions.SendJoin,
+    actions.SendSync,
+    actions.SendHeartbeat,
+    actions.SendLeave,
+    actions.Assign,
+)
 CODES = [row.code for row in errors.ROWS if row.code] + [9999]
-LIKELY = [errors.named(name).code for name in ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "REBALANCE_IN_PROGRESS")]
+LIKELY = ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "REBALANCE_IN_PROGRESS"] * 2
+LIKELY += ["UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID"]
 
 
 class Walk(object):
@@ -60,12 +68,9 @@ class Walk(object):
         if machine.generation < 0:
             assert not machine.owned
         if machine.state not in RESTING:
-            assert machine.deadline is not None or self.outstanding(), machine.state
+            assert machine.deadline is not None or machine.outstanding, machine.state
         else:
             assert machine.deadline is None
-
-    def outstanding(self):
-        return [action for action in self.pending if self.machine._awaits(events.Failed(action.attempt, None))]
 
     def look(self, action):
         machine = self.machine
@@ -80,7 +85,7 @@ class Walk(object):
             if action.lost:
                 self.owned -= action.partitions
                 assert not self.owned
-        if isinstance(action, ANSWERED + (actions.Assign,)) or isinstance(action, actions.Revoke) and not action.lost:
+        if isinstance(action, ANSWERED) or isinstance(action, actions.Revoke) and not action.lost:
             self.pending.append(action)
 
     def step(self):
@@ -91,7 +96,7 @@ class Walk(object):
             action = self.pending.pop() if newest else self.pending.pop(self.random.randrange(len(self.pending)))
             self.now += self.random.uniform(0, 0.5)
             if isinstance(action, actions.Revoke):
-                if self.machine._awaits(events.Revoked(action.attempt)):
+                if action in self.machine.outstanding:
                     self.owned -= action.partitions
                 return self.handle(events.Revoked(action.attempt))
             return self.handle(self.answer(action))
@@ -117,8 +122,9 @@ class Walk(object):
             return BrokerConnectionError("b:9092", "read", "gone")
         if choice < 0.35:
             return UnsupportedVersionError("too old")
-        named = [errors.named(name).code for name in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID")]
-        return errors.exception(self.random.choice(LIKELY * 2 + named if choice < 0.9 else CODES))
+        if choice < 0.9:
+            return errors.exception(errors.named(self.random.choice(LIKELY)).code)
+        return errors.exception(self.random.choice(CODES))
 
     def answer(self, action):
         if self.random.random() < 0.25:

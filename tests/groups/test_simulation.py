@@ -9,7 +9,7 @@ def befall(world):
     """Something happens to the group."""
     chance = world.random
     living = world.living()
-    what = chance.choice(["start", "start", "static", "leave", "die", "stall", "hang", "disconnect", "move", "grow", "peace"])
+    what = chance.choice("start start static leave die stall hang disconnect move change peace".split())
     if what == "start" and len(living) < 5:
         world.start()
     elif what == "static" and not any(process.instance for process in living):
@@ -26,7 +26,7 @@ def befall(world):
             victim.stall(chance.uniform(0.1, 4) if what == "stall" else chance.uniform(7, 12))
         elif what == "disconnect":
             victim.disconnect()
-        elif what == "grow" and not victim.stalled:
+        elif what == "change" and not victim.stalled:
             victim.subscribe()
 
 
