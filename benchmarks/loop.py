@@ -58,7 +58,8 @@ class Ticker(object):
 
 @gen.coroutine
 def produce(brokers, topic, total):
-    producer = kiel.Producer(brokers, key_maker=lambda flight: flight["tailnum"])
+    # Without the linger batches would be of a few records, and the cluster inside the process sends one at a time.
+    producer = kiel.Producer(brokers, key_maker=lambda flight: flight["tailnum"], linger_ms=100)
     yield producer.connect()
     yield producer.produce_many(topic, flight_data.flights(total))
     yield producer.close()

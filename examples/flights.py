@@ -80,7 +80,7 @@ class Flights(object):
             for client in (self.producer, self.consumer):
                 yield client.connect()
                 # A producer that asks for a topic creates it, if the brokers are set to do that.
-                yield client.cluster.topic(self.topic, 30000)
+                yield client.cluster.topic(self.topic, timeout_ms=10000)
             # Reading begins at the end: what is in the topic already is none of our flights.
             yield self.consumer.determine_offsets(self.topic, self.consumer.END)
             self.progress.start()

@@ -6,12 +6,15 @@ from tornado import gen, ioloop
 
 from kiel import connection, futures
 from kiel.exc import (
+    LONGEST_TOPIC,
     BrokerConnectionError,
     BrokerError,
     DeadlineError,
     KielError,
     NoBrokersError,
     UnknownTopicError,
+    place_of,
+    text_of,
 )
 from kiel.protocol import errors
 from kiel.protocol.metadata import MetadataRequest, MetadataRequestTopic
@@ -23,6 +26,9 @@ STAGGER = 1.0
 
 # How often metadata may be asked for in any one second, however many retries want it.
 REFRESHES_PER_SECOND = 10
+
+# A broker that is out of reach for so many seconds is worth a log line: its partitions wait, and nothing else tells.
+AWAY_SECONDS = 30.0
 
 Broker = collections.namedtuple("Broker", ("id", "host", "port", "rack"))
 
@@ -61,6 +67,8 @@ class Cluster(object):
         self._opening = {}
         self._reached = set()
         self._failures = collections.Counter()
+        self._away_since = {}
+        self._told_away = set()
         self._retry_at = {}
         self._refreshing = None
         self._refreshes = collections.deque(maxlen=REFRESHES_PER_SECOND)
@@ -106,6 +114,7 @@ class Cluster(object):
         A topic that the broker refuses raises its BrokerError at once (InvalidTopicError, AuthorizationError); one that
         doesn't exist, or isn't ready, after `timeout_ms` (UnknownTopicError, or DeadlineError with the last failure).
         """
+        _check_name(name)
         self._tracked.add(name)
         deadline = self._loop.time() + timeout_ms / 1000.0
         attempt, cause = 0, None
@@ -233,7 +242,7 @@ class Cluster(object):
                     loser.add_done_callback(_close_result)
                 self._check_running(winner.result())
                 raise gen.Return(winner.result())
-            reasons.append(str(winner.exception()))
+            reasons.append(text_of(winner.exception()))
         raise self._no_brokers(reasons)
 
     def _no_brokers(self, reasons):
@@ -325,12 +334,25 @@ class Cluster(object):
         except KielError as error:
             self._retry_at[broker_id] = self._loop.time() + self._reconnect_delay(self._failures[broker_id])
             self._failures[broker_id] += 1
-            raise self._with_hint(broker, error)
+            error = self._with_hint(broker, error)
+            self._tell_away(broker_id, error)
+            raise error
         self._check_running(opened)
         self._failures.pop(broker_id, None)
         self._reached.add((broker.host, broker.port))
-        self._keep(broker_id, opened)
-        raise gen.Return(opened)
+        if broker_id in self._connections:
+            # In the meantime a bootstrap connection has turned out to be that broker's.
+            opened.close()
+        else:
+            self._keep(broker_id, opened)
+        raise gen.Return(self._connections[broker_id])
+
+    def _tell_away(self, broker_id, error):
+        """Log a broker that stays out of reach, once; if it is all of them, that is told already."""
+        away = self._loop.time() - self._away_since.setdefault(broker_id, self._loop.time())
+        if away >= AWAY_SECONDS and broker_id not in self._told_away and not self._unreachable and not self.stopped:
+            self._told_away.add(broker_id)
+            log.warning("broker %d can't be reached for %d s, and its partitions wait: %s", broker_id, away, error)
 
     def _with_hint(self, broker, error):
         """`error`; of an address that never worked it says where the address came from."""
@@ -345,6 +367,10 @@ class Cluster(object):
 
     def _keep(self, broker_id, opened):
         self._connections[broker_id] = opened
+        self._away_since.pop(broker_id, None)
+        if broker_id in self._told_away:
+            self._told_away.remove(broker_id)
+            log.info("broker %d can be reached again", broker_id)
         opened.on_fail.append(lambda broken: self._lost(broker_id, broken))
 
     def _lost(self, broker_id, broken):
@@ -359,9 +385,21 @@ class Cluster(object):
             raise BrokerConnectionError("any address", "closed", "the client is closed")
 
 
+def _check_name(name):
+    """InvalidTopicError for what a request can't carry: no metadata would come any more. Brokers judge the rest."""
+    try:
+        size = len(name) if isinstance(name, bytes) else len(name.encode("utf-8"))
+    except UnicodeError:
+        size = None
+    if size is None or size > LONGEST_TOPIC:
+        reason = "it isn't UTF-8" if size is None else "it has %d bytes, of at most %d" % (size, LONGEST_TOPIC)
+        code = errors.named("INVALID_TOPIC_EXCEPTION").code
+        raise errors.exception(code, about="topic %s" % place_of(name), text=reason)
+
+
 def _reason(who, error):
     """What to say of a broker that didn't answer; a BrokerConnectionError names it already."""
-    return str(error) if isinstance(error, BrokerConnectionError) else "%s: %s" % (who, error)
+    return text_of(error) if isinstance(error, BrokerConnectionError) else "%s: %s" % (who, text_of(error))
 
 
 def _close_result(ended):

@@ -134,13 +134,14 @@ class Connection(object):
         self._move("open")
         try:
             addresses = yield self._resolve_host(deadline)
-            self._stream = yield self._reach(addresses, deadline)
+            self._check_unbroken()
+            yield self._reach(addresses, deadline)
+            self._check_unbroken()
             self._stream.set_nodelay(True)
             self._move("connected")
             self._read()
             self.versions = yield futures.within(deadline - self._loop.time(), probe(self))
-            if self.state == "broken":
-                raise self.cause
+            self._check_unbroken()
             self._move("agreed")
         except gen.TimeoutError:
             self._fail(RequestTimeoutError(self.address, "handshake", "no answer to the handshake in time"))
@@ -174,14 +175,13 @@ class Connection(object):
                     timeout=max(0.001, deadline - self._loop.time()),
                 )
             )
-            connecting.add_done_callback(self._close_if_broken)
-            stream = yield self._unless_it_fails(connecting)
+            connecting.add_done_callback(self._connected)
+            yield self._unless_it_fails(connecting)
         except gen.TimeoutError:
             raise BrokerConnectionError(self.address, "connect", "no connection in time")
         except (IOError, iostream.StreamClosedError) as error:
             reason = getattr(error, "real_error", None) or error
             raise BrokerConnectionError(self.address, "connect", "it can't be reached: %s" % reason)
-        raise gen.Return(stream)
 
     def _unless_it_fails(self, future):
         """`future`, or the cause as soon as the connection fails: a resolver can't be told to stop."""
@@ -189,9 +189,17 @@ class Connection(object):
         _pass_on(future, self._opening)
         return self._opening
 
-    def _close_if_broken(self, connecting):
-        if self.state == "broken" and not connecting.cancelled() and connecting.exception() is None:
-            connecting.result().close()
+    def _connected(self, connecting):
+        """Have the stream at once, whoever is to go on with it, so that nothing can end the connection without it."""
+        if connecting.cancelled() or connecting.exception() is not None:
+            return
+        self._stream = connecting.result()
+        if self.state == "broken":
+            self._stream.close()
+
+    def _check_unbroken(self):
+        if self.state == "broken":
+            raise self.cause
 
     def version_for(self, request):
         """The highest version of `request` that both sides speak; UnsupportedVersionError if there is none."""
@@ -261,20 +269,19 @@ class Connection(object):
             self._fail(self._hung_up(error))
             future.set_exception(self.cause)
             return future
-        if not request.answered:
-            return self._once_written(written)
         deadline = self._deadline() if deadline is None else deadline
         self._in_flight[correlation_id] = _Waiting(future, deadline, request, version)
         self._watch(deadline)
+        if not request.answered:
+            written.add_done_callback(lambda ended: self._written(ended, correlation_id))
         return future
 
-    @gen.coroutine
-    def _once_written(self, written):
-        try:
-            yield written
-        except iostream.StreamClosedError as error:
+    def _written(self, written, correlation_id):
+        error = written.exception()
+        if error is not None:
             self._fail(self._hung_up(error))
-            raise self.cause
+        elif correlation_id in self._in_flight:
+            futures.resolve(self._in_flight.pop(correlation_id).future, None)
 
     @gen.coroutine
     def _read(self):
@@ -324,7 +331,11 @@ class Connection(object):
         if first.deadline > self._loop.time():
             self._watch(first.deadline)
             return
-        self._fail(RequestTimeoutError(self.address, self._stage, "no answer to %s in time" % first.request.api))
+        if first.request.answered:
+            stage, reason = self._stage, "no answer to %s in time"
+        else:
+            stage, reason = "write", "%s could not be written in time"
+        self._fail(RequestTimeoutError(self.address, stage, reason % first.request.api))
 
     def close(self):
         """End the connection; whatever still waits fails with BrokerConnectionError."""

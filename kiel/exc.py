@@ -1,4 +1,5 @@
 """Every error that kiel raises; all of them are a :class:`KielError`."""
+import six
 
 __all__ = [
     "AuthorizationError",
@@ -27,9 +28,34 @@ __all__ = [
     "UsageError",
 ]
 
+# Kafka's own limit, in bytes.
+LONGEST_TOPIC = 249
 
+
+def text_of(thing):
+    """What an error, or a name, says, as text: Python 2 can't mix bytes and text that aren't ASCII."""
+    if six.PY3:
+        return str(thing)
+    try:
+        return six.text_type(thing)
+    except UnicodeError:
+        return bytes(thing).decode("utf-8", "replace")
+
+
+def place_of(topic, partition=None):
+    """The topic, or "topic[partition]", as messages have it; of what can't be a topic's name some, quoted."""
+    name = text_of(topic)
+    if not 0 < len(name) <= LONGEST_TOPIC or name.encode("utf-8", "replace").decode("utf-8") != name:
+        name = repr(topic)[:60]
+    return name if partition is None else "%s[%d]" % (name, partition)
+
+
+@six.python_2_unicode_compatible
 class KielError(Exception):
     """The base of every error that kiel raises."""
+
+    def __str__(self):
+        return text_of(self.args[0]) if self.args else u""
 
 
 class ConfigurationError(KielError):
@@ -128,7 +154,7 @@ class RecordError(KielError):
     """
 
     def __init__(self, topic, partition, offset, cause):
-        super(RecordError, self).__init__("%s[%d] at offset %d: %s" % (topic, partition, offset, cause))
+        super(RecordError, self).__init__("%s[%d] at offset %d: %s" % (topic, partition, offset, text_of(cause)))
         self.topic, self.partition, self.offset, self.cause = topic, partition, offset, cause
 
 
@@ -149,7 +175,7 @@ class DeserializationError(KielError):
     def __init__(self, record, cause):
         super(DeserializationError, self).__init__(
             "%s[%d] at offset %d can't be deserialized: %s: %s"
-            % (record.topic, record.partition, record.offset, type(cause).__name__, cause)
+            % (record.topic, record.partition, record.offset, type(cause).__name__, text_of(cause))
         )
         self.record, self.cause = record, cause
 
@@ -157,13 +183,14 @@ class DeserializationError(KielError):
 class ProduceError(KielError):
     """A record was not acknowledged; ``cause`` says why.
 
-    ``topic`` and ``partition`` (None if it wasn't chosen yet) say where it was going. From ``produce_many`` it is the first
-    failure, and ``acknowledged`` and ``failed`` are the numbers of records.
+    ``topic`` and ``partition`` (None if it wasn't chosen yet) say where it was going. From ``produce_many`` it is the
+    first failure, and ``acknowledged`` and ``failed`` are the numbers of records.
     """
 
     def __init__(self, topic, partition, cause, acknowledged=0, failed=1):
-        where = topic if partition is None else "%s[%d]" % (topic, partition)
-        super(ProduceError, self).__init__("record for %s was not acknowledged: %s" % (where, cause))
+        super(ProduceError, self).__init__(
+            "record for %s was not acknowledged: %s" % (place_of(topic, partition), text_of(cause))
+        )
         self.topic, self.partition, self.cause = topic, partition, cause
         self.acknowledged, self.failed = acknowledged, failed
 

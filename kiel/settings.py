@@ -8,11 +8,11 @@ from kiel.exc import ConfigurationError
 
 
 def number(name, value, least=0, most=None):
-    """`value` if it is a number from `least` to `most`."""
+    """`value` if it is a finite number from `least` to `most`."""
     wanted = "from %s" % least if most is None else "from %s to %s" % (least, most)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise ConfigurationError("%s has to be a number %s, not %r" % (name, wanted, value))
-    if not value >= least or (most is not None and value > most):
+    if not least <= value < float("inf") or (most is not None and value > most):
         raise ConfigurationError("%s has to be %s, not %r" % (name, wanted, value))
     return value
 
@@ -42,7 +42,7 @@ def function(name, value):
 
 
 def addresses(name, value):
-    """[(host, port)] from "host:port,host:port" or a list of such; a port left out is 9092, and IPv6 goes in brackets."""
+    """[(host, port)] from "host:port,host:port" or a list of such; the port is 9092 by default, IPv6 in brackets."""
     parts = value.split(",") if isinstance(value, six.string_types) else value
     if not isinstance(parts, (list, tuple)) or not all(isinstance(part, six.string_types) for part in parts):
         raise ConfigurationError('%s has to be "host:port,..." or a list of "host:port", not %r' % (name, value))

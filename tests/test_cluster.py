@@ -189,6 +189,24 @@ def test_an_advertised_listener_that_cant_be_reached_is_named_as_such():
         yield cluster.stop()
 
 
+@on_loop()
+def test_a_broker_that_stays_out_of_reach_is_logged_once(logbook, monkeypatch):
+    monkeypatch.setattr("kiel.cluster.AWAY_SECONDS", 0.3)
+    with ScriptedCluster(brokers=2) as kafka:
+        kafka.brokers[1].advertised = ("127.0.0.1", 1)
+        cluster = yield started(kafka.addresses[0])
+        end = time.time() + 0.2
+        while time.time() < end:
+            yield failure(cluster.connection(2))
+        assert logbook.lines() == []
+        end = time.time() + 0.5
+        while time.time() < end:
+            yield failure(cluster.connection(2))
+        line, = logbook.expect("broker 2")
+        assert NOBODY in line and "advertised" in line
+        yield cluster.stop()
+
+
 # -- topics
 
 
@@ -572,6 +590,24 @@ def test_reconnecting_backs_off_further_with_each_failure():
         kafka.brokers[1].down()
         yield failure(cluster.connection(2))
         assert attempts == [0, 1, 2, 3, 0]
+        yield cluster.stop()
+
+
+@on_loop()
+def test_a_broker_that_comes_back_gets_one_connection_however_it_is_found():
+    with ScriptedBroker() as broker:
+        cluster = yield started(broker.address, reconnect=lambda attempt: 0.5)
+        before = yield cluster.connection(1)
+        broker.down()
+        yield until(lambda: before.state == "broken")
+        yield failure(cluster.connection(1))
+        broker.up()
+        connecting, refreshing = cluster.connection(1), cluster.refresh()
+        yield refreshing
+        opened = yield connecting
+        assert len(broker.connections) > 2
+        assert opened.state == "ready" and (yield cluster.connection(1)) is opened
+        yield until(lambda: broker.open_connections == 1)
         yield cluster.stop()
 
 

@@ -6,7 +6,8 @@ import threading
 import time
 
 import pytest
-from tornado import gen
+from tornado import gen, tcpclient
+from tornado.concurrent import Future
 from tornado.ioloop import IOLoop
 
 from kiel import connection
@@ -89,6 +90,40 @@ def test_ten_thousand_produces_without_acknowledgement_and_then_a_request_with_o
         assert named(response) == ["t"]
         assert len(broker.seen("produce")) == 10000
         opened.close()
+
+
+@on_loop()
+def test_a_request_without_acknowledgement_that_cant_be_written_has_its_time_out():
+    with contextlib.closing(socket.socket()) as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(1)
+        opened = connection.Connection("127.0.0.1", deaf.getsockname()[1], SETTINGS)
+        yield opened.open(knows_produce, IOLoop.current().time() + 1)
+        large = ProduceRequest(transactional_id=u"x" * 30000, acks=0, timeout_ms=1000, topic_data=[])
+        began = time.time()
+        asked = [opened.send(large) for _ in range(1000)]
+        assert opened.pending == 1000
+        error = yield failure(asked[-1])
+        assert isinstance(error, RequestTimeoutError) and error.stage == "write"
+        assert "produce" in str(error) and time.time() - began < 2
+        assert opened.state == "broken" and opened.pending == 0
+        for each in asked:
+            yield outcome(each)
+
+
+@gen.coroutine
+def knows_produce(_):
+    raise gen.Return({ProduceRequest.key: (3, 3)})
+
+
+@gen.coroutine
+def outcome(future):
+    """What `future` ends with: a result, or a BrokerConnectionError."""
+    try:
+        result = yield future
+    except BrokerConnectionError as error:
+        result = error
+    raise gen.Return(result)
 
 
 @pytest.mark.parametrize("size", [100, 1000 * 1000])
@@ -556,3 +591,31 @@ def test_responses_are_given_on_the_loops_thread():
         yield gen.sleep(0)
         assert where == [(threading.current_thread(), IOLoop.current())]
         opened.close()
+
+
+class _ResolvesAtOnce(object):
+    def resolve(self, host, port, family=socket.AF_UNSPEC):
+        future = Future()
+        future.set_result([(socket.AF_INET, (host, port))])
+        return future
+
+
+@pytest.mark.parametrize("resolver_class", [tcpclient.Resolver, _ResolvesAtOnce])
+@on_loop()
+def test_a_connection_can_be_closed_at_any_time_and_leaves_no_socket(resolver_class, monkeypatch):
+    monkeypatch.setattr(tcpclient, "Resolver", resolver_class)
+    with ScriptedBroker() as broker:
+        for turns in range(30):
+            alive = set()
+            opening = connection.connect(broker.host, broker.port, PATIENT, alive)
+            for _ in range(turns):
+                yield gen.moment
+            closed = list(alive)
+            for each in closed:
+                each.close()
+            result = yield outcome(opening)
+            assert isinstance(result, BrokerConnectionError) or result in closed
+            assert alive == set()
+            yield until(lambda: broker.open_connections == 0)
+            yield gen.sleep(0.01)
+            assert broker.open_connections == 0

@@ -95,6 +95,10 @@ class Batch(object):
     def place(self):
         return "%s[%d]" % (self.topic, self.partition)
 
+    def prepare(self):
+        """A generator of short steps (compression), after which `build` is quick."""
+        return self.builder.prepare()
+
     def build(self):
         """The batch's bytes."""
         return self.builder.build(self.identity.producer_id, self.identity.epoch, self.sequence)
@@ -271,8 +275,12 @@ class Accumulator(object):
         del self._idle[queue.topic, queue.partition]
         return batch
 
-    def note_failure(self, error):
-        """Remember what keeps batches from being sent, for the time when they are overdue."""
+    def note_failure(self, error, topic, partition):
+        """Remember what keeps the batches that wait there from being sent, for the time when they are overdue."""
+        self._queues[topic, partition].waiting[0].failure = error
+
+    def note_no_identity(self, error):
+        """Remember why there is no producer id, for batches that have failed by nothing else."""
         for queue in six.itervalues(self._idle):
             queue.waiting[0].failure = queue.waiting[0].failure or error
 

@@ -1,4 +1,4 @@
-"""What a consumer has going on with one broker: a request at a time, as long as the broker leads any of its partitions."""
+"""What a consumer has going on with one broker that leads any of its partitions: a request at a time."""
 import collections
 import logging
 
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 # What auto_offset_reset asks the list-offsets API for.
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
-# While some partitions of a broker hold all that they may, the others don't wait at the broker, so that room made in the
-# meantime is used at once: the broker is asked for them so often as long as there is nothing.
+# While some partitions of a broker hold all that they may, the others don't wait at the broker, so that room
+# made in the meantime is used at once: the broker is asked for them so often as long as there is nothing.
 HELD_BACK_SECONDS = 0.1
 
-# No response is asked to be larger, unless `max_bytes` is: the loop is held while the bytes come in as fast as they can
-# be read. (16 MiB took it 150 ms.)
+# No response is asked to be larger, unless `max_bytes` is: the loop is held while the bytes come in as fast
+# as they can be read. (16 MiB took it 150 ms.)
 RESPONSE_BYTES = 2 * 1024 * 1024
 
 _Asked = collections.namedtuple("_Asked", ("reader", "moves", "fetch_offset"))
@@ -32,8 +32,8 @@ _Found = collections.namedtuple("_Found", ("asked", "data", "is_first"))
 class _Work(object):
     """What there is to do for a broker's partitions: ``lost`` have no position, ``ready`` can be fetched.
 
-    ``held_back`` says that some have enough already. With nothing to do, it is worth looking again after ``pause``
-    seconds.
+    ``held_back`` says that some have enough already. With nothing to do, it is worth looking again after
+    ``pause`` seconds.
     """
 
     def __init__(self, pause):
@@ -79,9 +79,9 @@ class BrokerLoop(object):
     def _survey(self, readers):
         """The _Work with these readers.
 
-        Fetched is what has a position, isn't paused, has no error to tell, and holds less than `max_bytes` that the
-        application hasn't taken yet, as long as there is room in all. What a consume() waits for is fetched all the
-        same, so that partitions that nobody asks for can't starve it.
+        Fetched is what has a position, isn't paused, has no error to tell, and holds less than `max_bytes`
+        that the application hasn't taken yet, as long as there is room in all. What a consume() waits for is
+        fetched all the same, so that partitions that nobody asks for can't starve it.
         """
         client, now = self._client, self._client.loop.time()
         work = _Work(client.max_wait_time / 1000.0)
@@ -156,7 +156,7 @@ class BrokerLoop(object):
         )
 
     def receive(self, response):
-        """Take in a FetchResponse: errors by the error table's reactions; records are looked through afterwards."""
+        """Take in a FetchResponse: errors by the error table's reactions; records are looked through later."""
         if response.error_code:
             for asked in self._asked.values():
                 self._refused(asked, response.error_code)

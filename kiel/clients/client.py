@@ -64,6 +64,7 @@ class Client(object):
         self.closing = False
         self.heal_cluster = False
         self._process = None
+        self._is_connected = False
         self._tasks = set()
         self._closing_bell = futures.Bell()
 
@@ -91,6 +92,7 @@ class Client(object):
             if not self.closing:
                 self.cluster = None
             raise
+        self._is_connected = True
 
     @gen.coroutine
     def close(self, timeout_ms=30000):
@@ -98,6 +100,7 @@ class Client(object):
 
         DeadlineError if that takes longer than `timeout_ms`: all is given back then too.
         """
+        settings.number("timeout_ms", timeout_ms)
         if self.closing:
             return
         self.closing = True
@@ -131,7 +134,7 @@ class Client(object):
 
     def _check_connected(self):
         self._check_process()
-        if self.cluster is None:
+        if not self._is_connected:
             raise UsageError("this %s isn't connected: yield its connect() first" % type(self).__name__)
         if self.cluster.stopped:
             raise ClosedError("this %s is closed" % type(self).__name__)
@@ -165,12 +168,12 @@ class Client(object):
         """Send {broker_id: request} and give {broker_id: result}.
 
         Each response goes to this client's ``handle_<api>_response(response)`` as it comes in, with
-        ``response.request`` and ``response.broker_id`` set; the result is what that returns. Where there is no response,
-        the result is the KielError that says why; where Kafka sends none (produce with acks=0), it is None. After the
-        last one, the cluster is healed if a handler set ``heal_cluster`` or a broker couldn't be reached.
+        ``response.request`` and ``response.broker_id`` set; the result is what that returns. Where there is no
+        response, the result is the KielError that says why; where Kafka sends none (produce with acks=0), it is None.
+        After the last one, the cluster is healed if a handler set ``heal_cluster`` or a broker couldn't be reached.
 
-        `timeout_ms` stands in for ``request_timeout_ms``. UnhandledResponseError if there is no such handler, UsageError
-        before connect(), after close() and in a forked child.
+        `timeout_ms` stands in for ``request_timeout_ms``. UnhandledResponseError if there is no such handler,
+        UsageError before connect(), after close() and in a forked child.
         """
         self._check_connected()
         for request in requests.values():

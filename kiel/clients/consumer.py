@@ -46,7 +46,7 @@ def _check_topic(topic):
 
 
 class _Call(object):
-    """A consume() under way: ``asked`` is the Future that the application has, ``ended`` that of the work for it."""
+    """A consume() under way: ``asked`` is the application's Future, ``ended`` that of the work for it."""
 
     __slots__ = ("asked", "ended", "delivery", "in_hand")
 
@@ -57,21 +57,25 @@ class _Call(object):
 class BaseConsumer(Client):
     """Hands out the records of the partitions that it is allocated, in batches.
 
-    :param brokers: as for :class:`~kiel.clients.client.Client`, as are the keyword arguments that aren't listed here
-    :param deserializer: turns a record's value (bytes) into what is handed out; JSON by default, `bytes` leaves it as it
-        is. A null value is None and isn't given to it.
-    :param max_wait_time: milliseconds that ``consume`` waits for records; a broker waits half of that for `min_bytes` of
-        them, so that a partition that is added to what it was asked for (by ``seek``, say) is read in the same call
+    :param brokers: as for :class:`~kiel.clients.client.Client`, as are the keyword arguments that aren't
+        listed here
+    :param deserializer: turns a record's value (bytes) into what is handed out; JSON by default, `bytes`
+        leaves it as it is. A null value is None and isn't given to it.
+    :param max_wait_time: milliseconds that ``consume`` waits for records; a broker waits half of that for
+        `min_bytes` of them, so that a partition that is added to what it was asked for (by ``seek``, say) is
+        read in the same call
     :param min_bytes: how much a broker gathers before it answers sooner than that
-    :param max_bytes: how many bytes of one partition a fetch brings, and about how many ``consume`` hands out at most;
-        a single record that is larger is delivered all the same
+    :param max_bytes: how many bytes of one partition a fetch brings, and about how many ``consume`` hands out
+        at most; a single record that is larger is delivered all the same
     :param prefetch_bytes: how many bytes in all are fetched ahead of the application
-    :param on_error: what happens to a record whose value can't be deserialized: "skip" (a warning names it, and
-        ``skipped`` counts it), "raise" (DeserializationError; the next call goes on after it), or a function
-        (record with the raw value, error), which may be a coroutine; if that raises, the record comes again
-    :param auto_offset_reset: where a partition goes on whose offset is out of range: "earliest", "latest" or "none"
-        (NoOffsetsError)
-    :param isolation_level: "read_uncommitted", or "read_committed" to leave out what transactions have not committed
+    :param on_error: what happens to a record whose value can't be deserialized: "skip" (a warning names it,
+        and ``skipped`` counts it), "raise" (DeserializationError; the next call goes on after it), or a
+        function (record with the raw value, error), which may be a coroutine; if that raises, the record
+        comes again
+    :param auto_offset_reset: where a partition goes on whose offset is out of range: "earliest", "latest" or
+        "none" (NoOffsetsError)
+    :param isolation_level: "read_uncommitted", or "read_committed" to leave out what transactions have not
+        committed
     """
 
     def __init__(
@@ -159,23 +163,24 @@ class BaseConsumer(Client):
 
     @gen.coroutine
     def determine_offsets(self, topic, start=None):
-        """Find where each partition of the topic begins for this consumer. Each kind of consumer has its own way."""
+        """Find where each partition of the topic begins. Each kind of consumer has its own way."""
         raise NotImplementedError
 
     # -- handing out
 
     def consume(self, topic, start=None, max_records=None):
-        """A Future of the topic's next records as a list of deserialized values, in offset order in each partition.
+        """A Future of the topic's next records: a list of deserialized values, in order in each partition.
 
-        The list is empty when `max_wait_time` has passed without any. Asking for the next batch acknowledges the one
-        before. `start` says where to begin, the first time that the topic is asked for. A Future that is cancelled
-        (asyncio) takes nothing: the records come with the next call.
+        The list is empty when `max_wait_time` has passed without any. Asking for the next batch acknowledges
+        the one before. `start` says where to begin, the first time that the topic is asked for. A Future that
+        is cancelled (asyncio) takes nothing: the records come with the next call.
 
         :param max_records: at most so many; without it a batch is about `max_bytes` at most
         :raises UsageError: not connected, or a consume() of the topic is under way
         :raises ClosedError: the consumer was closed
         :raises UnknownTopicError: the topic doesn't exist, or was deleted; told once, then it is waited for
-        :raises CorruptRecordError: records can't be read; ``seek`` passes over them, the next call tries again
+        :raises CorruptRecordError: records can't be read; ``seek`` passes over them, the next call tries
+            again
         :raises DeserializationError: with ``on_error="raise"``
         :raises NoOffsetsError: with ``auto_offset_reset="none"``
         :raises BrokerError: what the broker refuses, for instance AuthorizationError
@@ -187,17 +192,17 @@ class BaseConsumer(Client):
         return self._hand_out(topic, start, max_records, as_records)
 
     def records(self, topic, start=None):
-        """An asynchronous iterator over the topic's Records (Python 3), which ends when the consumer is closed.
+        """An asynchronous iterator over the topic's Records (Python 3); it ends when the consumer is closed.
 
-        A record is acknowledged when the next one is asked for, and nothing is taken ahead: after a ``break``, consume()
-        or another iterator goes on right behind the last record.
+        A record is acknowledged when the next one is asked for, and nothing is taken ahead: after a
+        ``break``, consume() or another iterator goes on right behind the last record.
         """
         return RecordIterator(self, topic, start)
 
     def ready_record(self, topic):
-        """A Future that has the topic's next Record already; None where it takes waiting, or the loop is due its turn.
+        """A Future that has the topic's next Record already; None where it takes waiting.
 
-        Otherwise as ``consume_records`` of one record.
+        None, too, when the loop is due its turn. Otherwise as ``consume_records`` of one record.
         """
         if self.closing or topic in self._calls or topic in self._news or topic not in self.synced_offsets:
             return None
@@ -238,7 +243,7 @@ class BaseConsumer(Client):
 
     @gen.coroutine
     def _next_batch(self, topic, start, call, before):
-        """Fill the call's delivery; `before` is a call for the topic that was cancelled and may still be at work."""
+        """Fill the call's delivery; `before` is a call that was cancelled and may still be at work."""
         if before is not None:
             yield futures.ended([before.ended])
         deadline = self.loop.time() + self.max_wait_time / 1000.0
@@ -265,8 +270,8 @@ class BaseConsumer(Client):
     def _handed_out(self, topic, call, ended):
         if self._calls.get(topic) is call:
             del self._calls[topic]
-        # The application's Future holds the call (by give_back). If the call held the Future too, all that was handed out
-        # would lie about until the garbage collector comes, and take it long.
+        # The application's Future holds the call (by give_back). If the call held the Future too, all that
+        # was handed out would lie about until the garbage collector comes, and take it long.
         asked, call.asked = call.asked, None
         error = ended.exception()
         if asked.done():
@@ -299,7 +304,7 @@ class BaseConsumer(Client):
 
     @gen.coroutine
     def _prepare(self, topic, start, deadline):
-        """See to it that the topic's partitions and positions are known. Each kind of consumer has its own way."""
+        """See to it that positions in the topic are known. Each kind of consumer has its own way."""
         raise NotImplementedError
 
     def _tell_errors(self, topic):
@@ -322,7 +327,7 @@ class BaseConsumer(Client):
         self.acknowledged.pop(topic, None)
 
     def acknowledge(self, topic=None):
-        """Count the batch of the topic that was handed out last (of every topic, if none is named) as handled.
+        """Count the last batch of the topic (of every topic, if none is named) as handled.
 
         ``acknowledged`` is {topic: {partition: offset of the next record}}.
         """
@@ -350,7 +355,7 @@ class BaseConsumer(Client):
         return self._reader(topic, partition).position
 
     def pause(self, topic, partitions=None):
-        """Hand out nothing of these partitions (of all of the topic's, if none are named) until ``resume``."""
+        """Hand out nothing of these partitions (if none are named, of the whole topic) until ``resume``."""
         self._set_paused(topic, partitions, True)
 
     def resume(self, topic, partitions=None):
@@ -381,7 +386,7 @@ class BaseConsumer(Client):
 
     @gen.coroutine
     def offsets_for_times(self, times):
-        """For each partition the first offset whose timestamp is at or after a time (ListOffsets API, KIP-79).
+        """For each partition the first offset of a time or later (ListOffsets API, KIP-79).
 
         :param times: {topic: {partition: datetime or milliseconds since 1970}}
         :returns: {topic: {partition: OffsetAndTimestamp, or None where there is no such record}}
@@ -402,10 +407,10 @@ class BaseConsumer(Client):
 
     @gen.coroutine
     def find_offsets(self, wanted, in_part=False):
-        """{(topic, partition): OffsetAndTimestamp} for {(topic, partition): milliseconds, or LATEST or EARLIEST}.
+        """{(topic, partition): OffsetAndTimestamp} for {(topic, partition): ms, or LATEST or EARLIEST}.
 
-        Tried again until `api_timeout_ms`; DeadlineError then, with the last cause. With `in_part` it is enough to find
-        some, if all the others have leaders that can't be reached.
+        Tried again until `api_timeout_ms`; DeadlineError then, with the last cause. With `in_part` it is
+        enough to find some, if all the others have leaders that can't be reached.
         """
         deadline = self.loop.time() + self.api_timeout_ms / 1000.0
         for topic in {topic for topic, _ in wanted}:
@@ -424,7 +429,8 @@ class BaseConsumer(Client):
             pause = self.backoff(attempt)
             attempt += 1
             if self.closing or self.loop.time() + pause > deadline:
-                raise DeadlineError("offsets were not found within %d ms: %s" % (self.api_timeout_ms, failed[0]), failed[0])
+                text = "offsets were not found within %d ms: %s" % (self.api_timeout_ms, failed[0])
+                raise DeadlineError(text, failed[0])
             yield self.rest(pause)
 
     @gen.coroutine

@@ -1,4 +1,4 @@
-"""One call of consume(): taking records from the partitions' readers, deserialized, without holding the loop for long."""
+"""One call of consume(): taking deserialized records from readers, without holding the loop for long."""
 import itertools
 import logging
 
@@ -88,7 +88,7 @@ class Delivery(object):
 
     @gen.coroutine
     def gather(self, readers, stopped):
-        """Take from `readers` in turn until there is enough or no more, with the loop free every SLICE_SECONDS.
+        """Take from `readers` in turn until there is enough or no more, in slices of SLICE_SECONDS.
 
         `stopped` is asked after each slice whether to leave it at that.
         """
@@ -122,7 +122,7 @@ class Delivery(object):
             self._begun[reader] = _Begun(reader)
 
     def _take(self, reader, piece, slice_end):
-        """Take the next few records; gives the error of the deserializer if one of them can't be deserialized."""
+        """Take the next few records; gives the deserializer's error if there is one."""
         most = int(min(len(piece), self._records_left, 1 + self._bytes_left // piece.weight))
         values, cause = self._deserialize(piece.columns.values[piece.start : piece.start + most], slice_end)
         if values:

@@ -1,7 +1,8 @@
-"""Keeps a consumer's partitions supplied: holds their readers, runs a loop a broker, and follows the metadata.
+"""Keeps a consumer supplied: holds its partitions' readers, runs a loop a broker, follows the metadata.
 
-Readers change in the loops and in calls of the application's, so each loop looks at them anew every time around, and what
-a broker answers counts only for a reader that is still where it was when the broker was asked.
+Readers change in the loops and in calls of the application's, so each loop looks at them anew every time
+around, and what a broker answers counts only for a reader that is still where it was when the broker was
+asked.
 """
 import logging
 
@@ -18,16 +19,16 @@ log = logging.getLogger(__name__)
 # After an error that the application was told of, its partition is fetched again no sooner than this.
 ERROR_PAUSE_SECONDS = 1.0
 
-# A topic that the brokers no longer know has to stay unknown for so long before the application is told: a broker that
-# has just started may not know all topics yet.
+# A topic that the brokers no longer know has to stay unknown for so long before the application is told: a
+# broker that has just started may not know all topics yet.
 GONE_SECONDS = 1.0
 
 
 class Fetcher(object):
     """:param client: the consumer that this works for
 
-    ``readers`` is {topic: {partition: PartitionReader}}; ``gone`` holds the topics that were deleted; ``loops`` is
-    {broker_id: BrokerLoop}, and ``room`` rings for them when a reader may have changed.
+    ``readers`` is {topic: {partition: PartitionReader}}; ``gone`` holds the topics that were deleted;
+    ``loops`` is {broker_id: BrokerLoop}, and ``room`` rings for them when a reader may have changed.
     """
 
     def __init__(self, client):
@@ -57,7 +58,7 @@ class Fetcher(object):
     # -- what the consumer asks and tells
 
     def add_partitions(self, topic, offsets, reset):
-        """Begin with these partitions of a topic, {partition: offset, or None where `reset`, a timestamp, finds it}."""
+        """Begin with partitions of a topic, {partition: offset, or None to find it by the timestamp `reset`}."""
         held = self.readers.setdefault(topic, {})
         for partition, offset in offsets.items():
             reader = held[partition] = PartitionReader(topic, partition, self._client.read_committed)
@@ -127,7 +128,7 @@ class Fetcher(object):
             self._bells[topic].ring()
 
     def wake(self):
-        """Look at the readers again: there is room, or a position, or a partition or leader that wasn't there."""
+        """Look at the readers again: there is room, or a position, partition or leader that wasn't there."""
         leader = self._client.cluster.leader
         for broker_id in {leader(reader.topic, reader.partition) for reader in self._all()} - {None}:
             if broker_id not in self.loops and not self._client.closing:
@@ -165,7 +166,7 @@ class Fetcher(object):
     # -- following the metadata
 
     def heal(self):
-        """Ask for metadata soon. What came in together with the error that calls for it isn't held up by that."""
+        """Ask for metadata soon; what came in beside the error that calls for it isn't held up by that."""
         self._stale = True
         self._tending.ring()
 
@@ -198,7 +199,7 @@ class Fetcher(object):
         self.wake()
 
     def _check_same(self, topic, topic_id):
-        """Begin anew with a topic that was deleted and made again. Brokers before Kafka 2.8 tell no ids (of zeros)."""
+        """Begin anew with a topic that was made again. (Brokers before Kafka 2.8 tell no ids, or zeros.)"""
         known = self._topic_ids.get(topic)
         if topic_id is None or not topic_id.strip(b"\0"):
             return

@@ -5,8 +5,8 @@ from tornado.concurrent import Future
 class Handover(Future):
     """A Future of something that is taken back when it doesn't reach the one who awaits it.
 
-    asyncio may cancel a task whose ``await`` has a result already but hasn't gone on yet: the result is lost then, though
-    the Future was never cancelled. ``give_back`` is called without arguments when that happens.
+    asyncio may cancel a task whose ``await`` has a result already but hasn't gone on yet: the result is lost
+    then, though the Future was never cancelled. ``give_back`` is called without arguments when that happens.
     """
 
     give_back = None

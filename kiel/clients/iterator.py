@@ -6,8 +6,8 @@ from kiel.exc import ClosedError, KielError
 class RecordIterator(object):
     """An asynchronous iterator (Python 3) over a topic's Records; it ends when the consumer is closed.
 
-    Nothing is held here: a record is taken from the consumer when it is asked for, and asking for the next one
-    acknowledges it.
+    Nothing is held here: a record is taken from the consumer when it is asked for, and asking for the next
+    one acknowledges it.
     """
 
     def __init__(self, consumer, topic, start):

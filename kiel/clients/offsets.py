@@ -9,7 +9,7 @@ LEADER_NOT_AVAILABLE = errors.named("LEADER_NOT_AVAILABLE").code
 
 
 class OffsetAndTimestamp(collections.namedtuple("OffsetAndTimestamp", ("offset", "timestamp"))):
-    """An offset and the timestamp of its record, in milliseconds since 1970 (-1 where an end was asked for)."""
+    """An offset and its record's timestamp in milliseconds since 1970 (-1 where an end was asked for)."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ def read_response(response):
 
 
 def merge(wanted, requests, results):
-    """What is known of each partition of `wanted` after `requests` had `results`: an OffsetAndTimestamp or a KielError."""
+    """For each partition of `wanted` the OffsetAndTimestamp or KielError after `requests` had `results`."""
     known = {}
     for broker_id, request in requests.items():
         result = results[broker_id]

@@ -22,10 +22,10 @@ _BATCHES_AT_A_TIME = 500
 
 
 class Chunk(object):
-    """What one fetch brought of a partition: a Span of batches, and (producer_id, first_offset) of aborted transactions.
+    """What a fetch brought of a partition: a Span, and [(producer_id, first_offset)] of aborted transactions.
 
-    ``measure`` finds out ``next_offset``, the offset behind its whole batches (None if it has none), and ``cause``, what
-    is wrong with the bytes behind them.
+    ``measure`` finds out ``next_offset``, the offset behind its whole batches (None if it has none), and
+    ``cause``, what is wrong with the bytes behind them.
     """
 
     __slots__ = ("span", "aborted", "next_offset", "cause", "bytes_sent", "first_size")
@@ -80,10 +80,11 @@ class Piece(object):
 class PartitionReader(object):
     """Turns what is fetched of one partition into pieces of records, and keeps the position.
 
-    ``position`` is the offset of the next record to hand out (None until it is known), ``fetch_offset`` that of the next
-    to ask the broker for, and ``reset`` the timestamp by which the position has to be found while it isn't known (in ms,
-    or EARLIEST or LATEST). ``moves`` counts how often the position was set from outside. ``error`` is what the application
-    has to hear about this partition, and ``not_before`` the time on the loop's clock before which nothing is asked for it.
+    ``position`` is the offset of the next record to hand out (None until it is known), ``fetch_offset`` that
+    of the next to ask the broker for, and ``reset`` the timestamp by which the position has to be found while
+    it isn't known (in ms, or EARLIEST or LATEST). ``moves`` counts how often the position was set from
+    outside. ``error`` is what the application has to hear about this partition, and ``not_before`` the time
+    on the loop's clock before which nothing is asked for it.
     """
 
     def __init__(self, topic, partition, read_committed=False):
@@ -132,7 +133,7 @@ class PartitionReader(object):
     def add(self, chunk):
         """Keep a Chunk that was measured; the offset to fetch next moves past its batches.
 
-        If it has none at that offset, nothing is kept and the error that the application has to hear is returned.
+        If it has none at that offset, nothing is kept, and the error for the application is returned.
         """
         if chunk.next_offset is not None and chunk.next_offset > self.fetch_offset:
             self.fetch_offset = chunk.next_offset
@@ -148,7 +149,7 @@ class PartitionReader(object):
         return CorruptRecordError(self.topic, self.partition, self.fetch_offset, cause)
 
     def peek(self):
-        """The next Piece, WORKING, or None when all that was fetched is taken; sets ``error`` where reading fails."""
+        """The next Piece, WORKING, or None when all is taken; sets ``error`` where reading fails."""
         while True:
             if self._piece is not None:
                 if len(self._piece):

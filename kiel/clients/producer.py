@@ -23,7 +23,15 @@ from kiel.clients import partitioner as partitioning
 from kiel.clients.client import Client
 from kiel.clients.record import RecordMetadata
 from kiel.clients.times import milliseconds
-from kiel.exc import ConfigurationError, DeadlineError, KielError, ProduceError, RecordTooLargeError
+from kiel.exc import (
+    ConfigurationError,
+    DeadlineError,
+    KielError,
+    ProduceError,
+    RecordTooLargeError,
+    place_of,
+    text_of,
+)
 from kiel.protocol import records
 
 log = logging.getLogger(__name__)
@@ -34,18 +42,24 @@ FUTURE_BYTES = 256
 _ACKS = {"all": -1, -1: -1, 0: 0, 1: 1}
 
 
+_encode_json = json.JSONEncoder(sort_keys=True).encode
+
+
 def to_json(message):
     """The default serializer: JSON with sorted keys, as UTF-8."""
-    return json.dumps(message, sort_keys=True).encode("utf-8")
+    return _encode_json(message).encode("utf-8")
 
 
 class _Topic(object):
-    """A topic's sorted ``partitions`` (None until they are known), and in ``line`` who waits for them."""
+    """A topic's sorted ``partitions`` (None until they are known), and in ``line`` who waits for them.
 
-    __slots__ = ("name", "partitions", "sticky", "line")
+    ``used_at`` is the loop's time when something was last produced to it.
+    """
+
+    __slots__ = ("name", "partitions", "sticky", "line", "used_at")
 
     def __init__(self, name):
-        self.name, self.partitions, self.sticky = name, None, None
+        self.name, self.partitions, self.sticky, self.used_at = name, None, None, 0
         self.line = collections.deque()
 
 
@@ -59,13 +73,17 @@ _Entry = collections.namedtuple(
 
 
 class _Tally(object):
-    """Stands in for the Futures of all records of one produce_many."""
+    """Stands in for the Futures of all records of one produce_many; no more are taken when it ``is_over``."""
 
-    __slots__ = ("taken", "acknowledged", "failed", "error", "is_over")
+    __slots__ = ("taken", "acknowledged", "failed", "error", "is_over", "is_cancelled")
 
     def __init__(self):
         self.taken = self.acknowledged = self.failed = 0
-        self.error, self.is_over = None, False
+        self.error, self.is_over, self.is_cancelled = None, False, False
+
+    def result_ended(self, future):
+        if future.cancelled():
+            self.is_over = self.is_cancelled = True
 
 
 class Producer(Client):
@@ -92,6 +110,7 @@ class Producer(Client):
     :param max_request_bytes: the most bytes of a request, and of a record
     :param enable_idempotence: whether retries can't make duplicates (KIP-98). True needs required_acks="all"
         and Kafka 0.11; None means wherever these are given
+    :param metadata_max_idle_ms: how long metadata of a topic is kept fresh after the last record for it
     """
 
     def __init__(
@@ -111,6 +130,7 @@ class Producer(Client):
         buffer_bytes=32 * 1024 * 1024,
         max_request_bytes=8 * 1024 * 1024,
         enable_idempotence=None,
+        metadata_max_idle_ms=300000,
         **client_settings
     ):
         super(Producer, self).__init__(brokers, **client_settings)
@@ -129,6 +149,7 @@ class Producer(Client):
         self.enable_idempotence = settings.one_of(
             "enable_idempotence", enable_idempotence, (None, True, False)
         )
+        self.metadata_max_idle_ms = settings.number("metadata_max_idle_ms", metadata_max_idle_ms, 1)
         if enable_idempotence and self.required_acks != -1:
             raise ConfigurationError(
                 'enable_idempotence=True needs required_acks "all", not %r' % (required_acks,)
@@ -185,7 +206,6 @@ class Producer(Client):
         self._take(future, topic, message, key, partition, timestamp, headers, self.key_maker, FUTURE_BYTES)
         return future
 
-    @gen.coroutine
     def produce_many(self, topic, messages, key=None, partition=None):
         """Produce all of an iterable and give the number of records, once the last of them is acknowledged.
 
@@ -194,17 +214,30 @@ class Producer(Client):
 
         A record that is at fault itself (its serializer fails, it is too large) doesn't end the reading, any other
         failure does. When all that was read has ended, the first failure is raised: a ProduceError with the
-        numbers of records ``acknowledged`` and ``failed``. The iterable's own errors are raised as they are.
+        numbers of records ``acknowledged`` and ``failed``. The iterable's own errors are raised as they are, and
+        ConfigurationError for a `topic`, `partition` or `key` that can't be right.
+
+        Where the Future is cancelled (Python 3), reading ends; what was read by then is sent.
         """
+        tally = _Tally()
+        future = self._produce_all(tally, topic, messages, key, partition)
+        future.add_done_callback(tally.result_ended)
+        return future
+
+    @gen.coroutine
+    def _produce_all(self, tally, topic, messages, key, partition):
         self.check_usable()
+        _check_place(topic, partition)
         key_maker = settings.function("key", key) or self.key_maker
-        tally, broken = _Tally(), None
+        broken = None
         try:
             yield self._read(tally, topic, messages, partition, key_maker)
         except Exception:  # the iterable is the application's: any error of its may come
             broken = sys.exc_info()
-        while tally.acknowledged + tally.failed < tally.taken:
+        while tally.acknowledged + tally.failed < tally.taken and not tally.is_cancelled:
             yield self._progress.wait(self.delivery_timeout_ms / 1000.0)
+        if tally.is_cancelled:
+            return
         if broken is not None:
             six.reraise(*broken)
         if tally.error is not None:
@@ -288,10 +321,7 @@ class Producer(Client):
             timestamp = int(time.time() * 1000) if timestamp is None else milliseconds(timestamp)
             if headers is not None:
                 headers = _to_headers(headers)
-            if partition is not None:
-                settings.whole("partition", partition)
-            if not isinstance(topic, six.string_types):
-                raise TypeError("a topic's name is text, not %r" % (topic,))
+            _check_place(topic, partition)
             size = records.record_size(key, value, headers)
             cost += size
             self._check_size(size, cost)
@@ -303,7 +333,8 @@ class Producer(Client):
             known = self._topics[topic] = _Topic(topic)
         generation = self._accumulator.generation
         self._unsent[generation] += 1
-        deadline = self.loop.time() + self.delivery_timeout_ms / 1000.0
+        known.used_at = self.loop.time()
+        deadline = known.used_at + self.delivery_timeout_ms / 1000.0
         if known.partitions is not None and not self._line and self._has_room(cost):
             self._admit(
                 known, waiter, partition, timestamp, key, value, headers, size, cost, deadline, generation
@@ -382,8 +413,16 @@ class Producer(Client):
         self._progress.ring()
 
     def _admit_line(self):
-        while self._line and self._has_room(self._line[0].cost):
+        """Put those who waited into the accumulator, for as long as a slice; the sender's next round goes on."""
+        end = self.loop.time() + sender.SLICE
+        while self._may_admit():
+            if self.loop.time() > end:
+                self._sender.schedule()
+                break
             self._admit(*self._line.popleft())
+
+    def _may_admit(self):
+        return bool(self._line) and self._has_room(self._line[0].cost)
 
     def _fail_line(self, line, error, overdue=None):
         """Fail those who wait in a line; if `overdue` is a time, only those with a deadline up to then."""
@@ -394,17 +433,31 @@ class Producer(Client):
             self._progress.ring()
 
     def _tend(self, now):
-        """Fail those who have waited for room too long; gives the time when the next one would."""
+        """Admit those whom there is room for, fail those who waited too long, and give the time when the next would."""
         self._fail_line(self._line, DeadlineError("there was no room in buffer_bytes in time"), now)
-        self._accumulator.is_room_wanted = bool(self._line)
+        if self._may_admit():
+            self._admit_line()
+            self._progress.ring()
+        self._accumulator.is_room_wanted = bool(self._line) and not self._may_admit()
         return self._line[0].deadline if self._line else batching.NEVER
 
     def _metadata_changed(self):
+        self._forget_idle_topics()
         for topic in six.itervalues(self._topics):
             known = self.cluster.topics.get(topic.name)
             if known and topic.partitions is not None:
                 topic.partitions = sorted(known)
         self._sender.metadata_changed()
+
+    def _forget_idle_topics(self):
+        """Ask no more for topics that aren't used: asking creates one again that was deleted, where brokers do that."""
+        # Nothing is unacknowledged past its delivery time-out.
+        idle_ms = max(self.metadata_max_idle_ms, self.delivery_timeout_ms)
+        before = self.loop.time() - idle_ms / 1000.0
+        for topic in list(self._topics.values()):
+            if topic.used_at < before and not topic.line:
+                del self._topics[topic.name]
+                self.cluster.forget(topic.name)
 
     def handle_produce_response(self, response):
         """Give each batch its answer: it is acknowledged, has failed, or is to be sent again."""
@@ -442,8 +495,10 @@ class Producer(Client):
             offset += step
 
     def _fail(self, waiters, topic, partition, cause, is_record_at_fault):
-        place = topic if partition is None else "%s[%d]" % (topic, partition)
-        log.warning("records for %s that were not acknowledged: %d: %s", place, len(waiters), cause)
+        log.warning(
+            "records for %s that were not acknowledged: %d: %s",
+            place_of(topic, partition), len(waiters), text_of(cause),
+        )  # fmt: skip
         for waiter in waiters:
             if waiter.__class__ is _Tally:
                 waiter.failed += 1
@@ -466,6 +521,13 @@ class Producer(Client):
         self._fail_line(self._line, error)
         self._sender.stop()
         self._settle(self._accumulator.fail_all(error))
+
+
+def _check_place(topic, partition):
+    if partition is not None:
+        settings.whole("partition", partition)
+    if not isinstance(topic, six.string_types):
+        raise ConfigurationError("a topic's name is text, not %r" % (topic,))
 
 
 def _to_headers(headers):

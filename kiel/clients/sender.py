@@ -122,9 +122,10 @@ class Sender(object):
         topics = collections.OrderedDict()
         with (yield self._loading.acquire()):
             for batch in batches:
-                if self._client.loop.time() - self._slice_started > SLICE:
-                    yield gen.moment
-                    self._slice_started = self._client.loop.time()
+                for _ in batch.prepare():
+                    if self._client.loop.time() - self._slice_started > SLICE:
+                        yield gen.moment
+                        self._slice_started = self._client.loop.time()
                 topics.setdefault(batch.topic, []).append(
                     PartitionProduceData(index=batch.partition, records=batch.build())
                 )
@@ -174,7 +175,10 @@ class Sender(object):
                     about="%s[%d]" % (topic, partition),
                     text="the topic's partitions are %r" % sorted(cluster.topics[topic]),
                 )
-            elif error is None or batching.may_pass(error):
+            elif error is None:
+                continue
+            elif batching.may_pass(error):
+                self._accumulator.note_failure(error, topic, partition)
                 continue
             self._settle(self._accumulator.fail_waiting(error, [(topic, partition)]))
         self.schedule()
@@ -218,7 +222,7 @@ class Sender(object):
         self._ask_identity_at = self._client.loop.time() + self._client.backoff(self._identity_attempt)
         self._identity_attempt += 1
         if batching.may_pass(error):
-            self._accumulator.note_failure(error)
+            self._accumulator.note_no_identity(error)
         else:
             self._settle(self._accumulator.fail_waiting(error))
 

@@ -8,21 +8,22 @@ from kiel.clients.times import ago, milliseconds
 from kiel.exc import ConfigurationError, DeadlineError, NoBrokersError, UnknownTopicError
 from kiel.protocol.list_offsets import EARLIEST, LATEST
 
-# A topic's metadata is waited for at least so long before the topic counts as unknown, however short max_wait_time is.
+# A topic's metadata is waited for at least so long before the topic counts as unknown, however short
+# max_wait_time is.
 LEAST_WAIT_MS = 1000
 
 
 class SingleConsumer(BaseConsumer):
-    """Reads all partitions of each topic that it is asked for, from where ``start`` says; nothing is committed.
+    """Reads all partitions of each topic that it is asked for, from `start` on; nothing is committed.
 
         consumer = SingleConsumer(["localhost:9092"])
         yield consumer.connect()
         events = yield consumer.consume("events", start=SingleConsumer.BEGINNING)
 
-    `start` is ``SingleConsumer.BEGINNING``, ``SingleConsumer.END`` (the default: what is produced from now on), a datetime
-    (naive means UTC) or a timedelta back from now. It counts the first time that a topic is asked for; ``seek`` moves about
-    later. Partitions that are added to a topic later are read from their beginning, and so is a topic that didn't
-    exist yet when it was asked for.
+    `start` is ``SingleConsumer.BEGINNING``, ``SingleConsumer.END`` (the default: what is produced from now
+    on), a datetime (naive means UTC) or a timedelta back from now. It counts the first time that a topic is
+    asked for; ``seek`` moves about later. Partitions that are added to a topic later are read from their
+    beginning, and so is a topic that didn't exist yet when it was asked for.
 
     The arguments are those of BaseConsumer; `auto_offset_reset` is "earliest" by default, so that a reader
     that fell behind the broker's retention loses no more than is lost already.
@@ -68,8 +69,8 @@ class SingleConsumer(BaseConsumer):
 
         Partitions whose leader can't be reached are left for later, as long as there are others.
 
-        UnknownTopicError when the topic isn't there within `max_wait_time` (and a second at least); DeadlineError with
-        the last cause when nothing is found within `api_timeout_ms`.
+        UnknownTopicError when the topic isn't there within `max_wait_time` (and a second at least);
+        DeadlineError with the last cause when nothing is found within `api_timeout_ms`.
         """
         self.check_usable()
         _check_start(start)
@@ -112,7 +113,8 @@ def _check_start(start):
     if start is not None and start not in (EARLIEST, LATEST):
         if not isinstance(start, (datetime.datetime, datetime.timedelta)):
             raise ConfigurationError(
-                "start has to be SingleConsumer.BEGINNING, SingleConsumer.END, a datetime or a timedelta, not %r" % (start,)
+                "start has to be SingleConsumer.BEGINNING, SingleConsumer.END, a datetime or a timedelta, not %r"
+                % (start,)
             )
 
 

@@ -8,10 +8,10 @@ from kiel.exc import ConfigurationError
 
 
 def milliseconds(value, what="a timestamp"):
-    """`value` in milliseconds: a datetime (naive means UTC) or a whole number that is in milliseconds already.
+    """A datetime (naive means UTC) in milliseconds; a whole number is in milliseconds already.
 
-    What was before 1970 counts as the beginning of 1970: no record is older, and Kafka takes negative numbers for
-    something else.
+    What was before 1970 counts as the beginning of 1970: no record is older, and Kafka takes negative numbers
+    for something else.
     """
     if isinstance(value, datetime.datetime):
         return max(0, calendar.timegm(value.utctimetuple()) * 1000 + value.microsecond // 1000)

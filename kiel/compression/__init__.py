@@ -4,7 +4,7 @@ Kafka's numbers are 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) and 4 (zstd); the th
 attributes leave room for 5 to 7, which mean nothing yet. Each codec is a module of its own with
 
 - ``check_level(level)``: raises ConfigurationError unless it is a level of that codec's or None,
-- ``compress(data, level)``: bytes to bytes,
+- ``compress_pieces(data, level)``: yields what ``data`` compresses to, piece by piece,
 - ``pieces(data, start, end, limit)``: yields the plain bytes of ``data[start:end]`` piece by piece.
 """
 
@@ -45,8 +45,16 @@ def check(number, level=None):
 
 def compress(number, data, level=None):
     """``data`` compressed; None is the codec's own default level. Raises as ``check`` does."""
+    return b"".join(compress_pieces(number, data, level))
+
+
+def compress_pieces(number, data, level=None):
+    """Yields what ``data`` compresses to, in pieces (some may be empty), each a short, bounded step of work.
+
+    Raises as ``check`` does.
+    """
     check(number, level)
-    return data if number == NONE else _codec(number).compress(data, level)
+    return iter((data,)) if number == NONE else _codec(number).compress_pieces(data, level)
 
 
 def decompress(number, data, limit):

@@ -106,7 +106,7 @@ def test_addresses_that_cant_be_right(given):
     "request_timeout_ms", "connect_timeout_ms", "api_timeout_ms", "reconnect_backoff_ms", "reconnect_backoff_max_ms",
     "retry_backoff_ms", "retry_backoff_max_ms", "metadata_max_age_ms",
 ])
-@pytest.mark.parametrize("value", [0, -1, "1000", None, True, float("nan")])
+@pytest.mark.parametrize("value", [0, -1, "1000", None, True, float("nan"), float("inf")])
 def test_durations_that_cant_be_right(name, value):
     error = pytest.raises(ConfigurationError, Client, "kafka", **{name: value})
     assert name in str(error.value)

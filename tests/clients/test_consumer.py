@@ -5,7 +5,14 @@ import pytest
 from tornado import gen
 
 from kiel import Record, SingleConsumer
-from kiel.exc import ClosedError, ConfigurationError, DeserializationError, NoBrokersError, UnknownTopicError, UsageError
+from kiel.exc import (
+    ClosedError,
+    ConfigurationError,
+    DeserializationError,
+    NoBrokersError,
+    UnknownTopicError,
+    UsageError,
+)
 from tests.support.consuming import QUICK, Writer, consumer_of, gathered, open_files
 from tests.support.embedded import embedded_cluster
 from tests.support.loop import on_loop
@@ -343,11 +350,14 @@ def test_seek_while_a_fetch_is_under_way(cluster, writer):
     consumer = yield consumer_of(cluster)
     yield consumer.consume("events", start=BEGINNING)
     cluster.set_rtt(1, 50)
+    cluster.track_requests()
     for _ in range(3):
         consumer.seek("events", 0, 3)
-        yield gen.sleep(0.01)
+        cluster.clear_requests()
+        # The fetch that comes in now is of offset 3, and is answered 50 ms later.
+        yield until(lambda: cluster.requests("fetch"))
         consumer.seek("events", 0, 1)
-        assert (yield gathered(consumer, "events", 3))[:3] == [1, 2, 3]
+        assert (yield gathered(consumer, "events", 3)) == [1, 2, 3]
     yield consumer.close()
 
 

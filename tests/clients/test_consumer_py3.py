@@ -190,10 +190,12 @@ def test_the_loop_is_free_while_records_come(cluster, writer):
     async def main():
         for _ in range(20):
             writer.write("events", [b"1" * 10] * 500)
+        cluster.track_requests()
         consumer = await consumer_of(cluster)
         iterator = consumer.records("events", start=BEGINNING)
         await first(iterator, 1)
-        while consumer.lag("events") != {0: 9999}:
+        # A batch is fetched at a time; then all of them are there, and no await has to wait.
+        while len(cluster.requests("fetch")) <= 20:
             await asyncio.sleep(0.01)
         ticker = FineTicker()
         await first(iterator, 9999)
@@ -219,6 +221,20 @@ def test_wait_for_leaves_the_topic_free(cluster, writer):
         assert await consumer.consume("events", start=BEGINNING) == [1]
         # A fetch that was under way is of half of max_wait_time; the embedded cluster waits it out.
         assert time.time() - began < 3.5
+        await consumer.close()
+
+    run(main())
+
+
+def test_a_call_after_one_that_was_cancelled_does_not_wait_for_its_end(cluster):
+    async def main():
+        consumer = await consumer_of(cluster, max_wait_time=1000)
+        await consumer.consume("events")
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(consumer.consume("events"), 0.05)
+        began = time.time()
+        assert await consumer.consume("events") == []
+        assert 0.99 <= time.time() - began < 1.5
         await consumer.close()
 
     run(main())

@@ -306,7 +306,8 @@ def test_the_loop_is_free_every_few_milliseconds():
 
 @on_loop()
 def test_slices_are_of_5_ms_whatever_came_before():
-    """Cheap values say nothing of those behind them: no slice goes on past 5 ms, but for the record that is at work."""
+    """Cheap values say nothing of those behind them: no slice goes on past 5 ms, but for the record that is
+    at work."""
     now, slice_ends = [100.0], []
 
     def costing(value):

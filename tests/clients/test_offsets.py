@@ -71,7 +71,8 @@ def test_a_response():
 def test_what_is_known_after_all_brokers_have_answered_or_not():
     requests = build_requests(WANTED, leader, False)
     refused = BrokerConnectionError("127.0.0.1:9092", "connect", "it can't be reached")
-    known = merge(WANTED, requests, {1: {("a", 0): OffsetAndTimestamp(42, 5), ("b", 0): OffsetAndTimestamp(7, -1)}, 2: refused})
+    answered = {("a", 0): OffsetAndTimestamp(42, 5), ("b", 0): OffsetAndTimestamp(7, -1)}
+    known = merge(WANTED, requests, {1: answered, 2: refused})
     assert set(known) == set(WANTED)
     assert known["a", 0] == (42, 5) and known["b", 0] == (7, -1)
     assert known["a", 1] is refused

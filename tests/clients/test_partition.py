@@ -39,12 +39,16 @@ def marker(base, producer_id, kind):
     key = b"\x08" + struct.pack(">hh", 0, kind)
     value = b"\x0c" + struct.pack(">hi", 0, 0)
     return craft.batch(
-        craft.record(key=key, value=value), base_offset=base, attributes=TRANSACTIONAL | CONTROL, producer_id=producer_id
+        craft.record(key=key, value=value),
+        base_offset=base,
+        attributes=TRANSACTIONAL | CONTROL,
+        producer_id=producer_id,
     )
 
 
 def empty(base, last, producer_id=-1):
-    """What compaction leaves of a batch of which nothing but the producer's last sequence number is needed."""
+    """What compaction leaves of a batch of which nothing but the producer's last sequence number is
+    needed."""
     return craft.batch(base_offset=base, last_offset_delta=last - base, count=0, producer_id=producer_id)
 
 
@@ -363,16 +367,18 @@ def test_measuring_gives_way():
     assert chunk.next_offset == 2000
 
 
-# Any log, read by fetches cut anywhere: every record that is to be seen is handed out once, in order, in any portions.
+# Any log, read by fetches cut anywhere: every record that is to be seen is handed out once, in order, in any
+# portions.
 
 
 @st.composite
 def logs(draw):
-    """(bytes of the batches, [(offset, value)] to be seen with read_committed, [(producer, first offset)] aborted)."""
+    """(bytes of the batches, [(offset, value)] to be seen with read_committed, [(producer, first offset)]
+    aborted)."""
     batches, seen, aborted, open_since, offset = [], [], [], {}, draw(st.integers(0, 5))
     pending = {}
     for _ in range(draw(st.integers(1, 12))):
-        kind = draw(st.sampled_from(["plain", "plain", "gzip", "transaction", "transaction", "commit", "abort", "empty"]))
+        kind = draw(st.sampled_from("plain plain gzip transaction transaction commit abort empty".split()))
         offset += draw(st.sampled_from([0, 0, 0, 1, 5]))
         producer = draw(st.integers(1, 3))
         if kind in ("plain", "gzip", "transaction"):

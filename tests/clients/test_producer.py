@@ -1,15 +1,18 @@
+import binascii
 import datetime
 import gc
 import json
+import os
 
 import pytest
+import six
 from tornado import gen
 
 from kiel import exc
 from kiel.clients.producer import Producer
 from kiel.clients.record import RecordMetadata
 from kiel.protocol import produce as api
-from tests.support.logs import columns_of, values_in
+from tests.support.logs import columns_of, numbers_in, values_in
 from tests.support.loop import on_loop
 from tests.support.scripted import KAFKA_0_10, Error, Late, Never, ScriptedCluster
 from tests.support.waiting import Ticker, failure, until
@@ -298,6 +301,24 @@ def test_batches_are_compressed():
 # -- room
 
 
+@on_loop(timeout=20)
+def test_compressing_does_not_hold_the_loop():
+    with one_topic() as cluster:
+        producer = yield connected(cluster, compression="gzip", compression_level=9)
+        yield producer.produce("t", b"")
+        value = binascii.hexlify(os.urandom(3500000))
+        future = producer.produce("t", value)
+        longest, last = 0, producer.loop.time()
+        while len(cluster.seen("produce")) == 1:
+            yield gen.sleep(0)
+            now = producer.loop.time()
+            longest, last = max(longest, now - last), now
+        assert longest < 0.25
+        yield future
+        assert values_in(cluster.log("t"))[1] == value
+        yield producer.close()
+
+
 @on_loop(timeout=10)
 def test_past_buffer_bytes_produce_waits_for_room_and_the_order_is_kept():
     with one_topic() as cluster:
@@ -389,6 +410,37 @@ class Unserializable(object):
 
 
 @on_loop(timeout=10)
+def test_what_a_broker_says_may_be_in_any_language(logbook):
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        text = u"ung\xfcltig"
+        bad = api.BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message=text)
+        part = api.PartitionProduceResponse(
+            index=0, error_code=INVALID_RECORD, base_offset=-1, record_errors=[bad], error_message=text
+        )
+        cluster.brokers[0].on("produce", [
+            api.ProduceResponse(responses=[api.TopicProduceResponse(name="t", partition_responses=[part])])
+        ])  # fmt: skip
+        error = yield failure(producer.produce("t", b"x"))
+        assert text in exc.text_of(error)
+        logbook.expect(text)
+        yield producer.close()
+
+
+@on_loop(timeout=10)
+def test_what_a_serializer_says_may_be_in_any_language(logbook):
+    def fail(message):
+        raise ValueError(u"ung\xfcltig".encode("utf-8") if six.PY2 else u"ung\xfcltig")
+
+    with one_topic() as cluster:
+        producer = yield connected(cluster, serializer=fail)
+        error = yield failure(producer.produce(u"t", b"x"))
+        assert u"ung\xfcltig" in exc.text_of(error)
+        logbook.expect(u"ung\xfcltig")
+        yield producer.close()
+
+
+@on_loop(timeout=10)
 def test_a_record_that_cannot_be_serialized_fails_by_itself(logbook):
     with one_topic() as cluster:
         producer = yield connected(cluster, serializer=None)
@@ -465,6 +517,54 @@ def test_a_topic_that_becomes_forbidden_fails_what_waits_for_its_leader(logbook)
         yield producer.close()
 
 
+@pytest.mark.parametrize("topic", [u"x" * 250, u"x" * 40000, u"\xe4" * 125, u"\ud800"],
+                         ids=["longer", "much longer", "longer in bytes", "no text"])  # fmt: skip
+@on_loop(timeout=10)
+def test_a_name_that_no_topic_can_have_spoils_no_other(topic, logbook):
+    if six.PY2 and topic == u"\ud800":
+        pytest.skip("Python 2 writes half a surrogate pair as if it were a character")
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        error = yield failure(producer.produce(topic, b"x"))
+        assert isinstance(error.cause, exc.InvalidTopicError) and len(str(error)) < 700
+        logbook.expect("INVALID_TOPIC_EXCEPTION")
+        assert (yield producer.produce("t", b"x")).offset == 0
+        yield producer.close()
+
+
+@on_loop(timeout=10)
+def test_a_topic_that_was_deleted_is_named_as_such(logbook):
+    with one_topic() as cluster:
+        producer = yield connected(cluster, delivery_timeout_ms=500)
+        yield producer.produce("t", b"x")
+        cluster.delete("t")
+        yield producer.cluster.refresh()
+        error = yield failure(producer.produce("t", b"x"))
+        assert isinstance(error.cause, exc.DeadlineError) and isinstance(error.cause.cause, exc.UnknownTopicError)
+        logbook.expect("UNKNOWN_TOPIC_OR_PARTITION")
+        yield producer.close()
+
+
+@on_loop(timeout=10)
+def test_a_topic_that_is_no_longer_used_is_not_asked_for():
+    with one_topic() as cluster:
+        cluster.topics = {"t": {0: 1}, "idle": {0: 1}}
+        producer = yield connected(
+            cluster, metadata_max_age_ms=1000, metadata_max_idle_ms=500, delivery_timeout_ms=500
+        )
+        yield producer.produce("idle", b"1")
+
+        def names():
+            return {topic.name for topic in cluster.seen("metadata")[-1].body.topics}
+
+        while "idle" in names() or "t" not in names():
+            yield producer.produce("t", b"x")
+            yield gen.sleep(0.1)
+        assert (yield producer.produce("idle", b"2")).offset == 1
+        yield producer.close()
+        assert [each[2:] for each in numbers_in(cluster.log("idle"))] == [(0, 1), (1, 1)]
+
+
 @on_loop(timeout=10)
 def test_a_topic_that_is_not_there_yet_is_waited_for_without_hurry():
     with ScriptedCluster() as cluster:
@@ -518,7 +618,48 @@ def test_a_record_whose_future_was_cancelled_is_sent_all_the_same():
         yield producer.close()
 
 
+@on_loop(timeout=20)
+def test_many_that_waited_for_their_topic_do_not_hold_the_loop():
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        futures = [producer.produce("t", b"%d" % number) for number in range(60000)]
+        longest, last = 0, producer.loop.time()
+        while not cluster.log("t").batches:
+            yield gen.sleep(0)
+            now = producer.loop.time()
+            longest, last = max(longest, now - last), now
+        assert longest < 0.15
+        yield futures
+        assert values_in(cluster.log("t")) == [b"%d" % number for number in range(60000)]
+        yield producer.close()
+
+
 # -- produce_many
+
+
+@on_loop(timeout=10)
+def test_nothing_more_is_read_when_many_records_are_cancelled():
+    def endless():
+        while True:
+            read[0] += 1
+            yield b"x"
+
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        read = [0]
+        future = producer.produce_many("t", endless())
+        yield until(lambda: cluster.log("t").batches)
+        if not future.cancel():
+            producer.close()
+            yield failure(future)
+            pytest.skip("Futures can't be cancelled on this Python")
+        yield gen.sleep(0.05)
+        so_far = read[0]
+        yield gen.sleep(0.1)
+        assert read[0] == so_far
+        yield producer.flush()
+        assert len(values_in(cluster.log("t"))) == so_far
+        yield producer.close()
 
 
 @on_loop(timeout=10)
@@ -537,6 +678,17 @@ def test_many_records_are_one_result_in_order_with_bounded_memory_and_the_loop_f
         yield ticker.stop()
         assert values_in(cluster.log("t")) == [b"%010d" % number for number in range(count)]
         assert most[0] < 200000 / 10 and ticker.gap < 0.25
+        yield producer.close()
+
+
+@pytest.mark.parametrize("topic, partition", [(5, None), (["t"], None), ("t", "0"), ("t", -1)])
+@on_loop(timeout=10)
+def test_many_records_for_a_place_that_cannot_be_are_not_even_read(topic, partition):
+    with one_topic() as cluster:
+        producer = yield connected(cluster)
+        messages = iter([b"x"] * 10)
+        error = yield failure(producer.produce_many(topic, messages, partition=partition))
+        assert isinstance(error, exc.ConfigurationError) and len(list(messages)) == 10
         yield producer.close()
 
 
@@ -657,6 +809,19 @@ def test_a_producer_that_is_not_connected_says_so():
     with pytest.raises(exc.UsageError):
         producer.produce("t", b"x")
     yield producer.close()
+
+
+@on_loop(timeout=10)
+def test_a_producer_that_is_still_connecting_is_not_connected():
+    with one_topic() as cluster:
+        cluster.brokers[0].on("connect", Late(0.2))
+        producer = Producer(cluster.addresses, serializer=as_it_is)
+        connecting = producer.connect()
+        with pytest.raises(exc.UsageError):
+            producer.produce("t", b"x")
+        yield connecting
+        yield producer.produce("t", b"x")
+        yield producer.close()
 
 
 @on_loop(timeout=10)

@@ -111,12 +111,21 @@ def test_flights_that_never_came_and_came_twice(monkeypatch, capsys, environment
     assert flight_data.airlines()["UA"] == "United Air Lines Inc."
 
 
-def test_a_broker_that_creates_no_topics(environment, kafka):
-    kafka.create_topic("some-other-topic")
+def test_a_topic_that_the_brokers_refuse(environment, kafka):
     code, _, err = run(environment, "--brokers", kafka.bootstrap[0], "--topic", "not/possible")
     assert code == 1
     assert "INVALID_TOPIC" in err
     assert "Traceback" not in err
+
+
+@pytest.mark.slow
+@pytest.mark.embedded
+def test_brokers_that_create_no_topics(environment):
+    with embedded_cluster() as cluster:
+        cluster.topic_error("flights", "UNKNOWN_TOPIC_OR_PARTITION")
+        code, _, err = run(environment, "--brokers", cluster.bootstrap, "--topic", "flights")
+    assert code == 1
+    assert err.endswith("These brokers create no topics by themselves: make one, and name it with --topic.\n")
 
 
 @pytest.mark.slow

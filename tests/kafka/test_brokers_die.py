@@ -17,9 +17,9 @@ KILLS = 6
 PARTITIONS = 6
 TOPIC, YARDSTICK = "trial", "yardstick"
 
-# The longest time without an acknowledgement is the cluster's first of all: the controller waits 9 s before it fences a dead
-# broker, and 3 s more if it died itself. So librdkafka's producer runs beside kiel's, and kiel's pause may be longer than
-# its by no more than this.
+# The longest time without an acknowledgement is the cluster's first of all: the controller waits 9 s before it fences a
+# dead broker, and 3 s more if it died itself. So librdkafka's producer runs beside kiel's, whose pause may be longer
+# than its by no more than this.
 MARGIN_SECONDS = 1
 
 Placed = collections.namedtuple("Placed", ("number", "partition", "offset"))

@@ -5,7 +5,7 @@ import time
 
 from kiel.protocol.errors import lookup
 from kiel.protocol.metadata import MetadataRequest, MetadataRequestTopic
-from kiel.protocol.primitives import Array, Boolean, Int16, Int32, Nullable, String
+from kiel.protocol.primitives import Array, Boolean, Int16, Int32, Int64, Nullable, String
 from kiel.protocol.schema import Field, Request, Response, Struct
 
 ANSWER_SECONDS = 30
@@ -94,6 +94,33 @@ class CreatePartitionsRequest(Request):
     )
 
 
+class DeleteRecordsPartition(Struct):
+    parts = (Field("partition_index", Int32), Field("offset", Int64))
+
+
+class DeleteRecordsTopic(Struct):
+    parts = (Field("name", String), Field("partitions", Array(DeleteRecordsPartition)))
+
+
+class DeleteRecordsPartitionResult(Struct):
+    parts = (Field("partition_index", Int32), Field("low_watermark", Int64), Field("error_code", Int16))
+
+
+class DeleteRecordsTopicResult(Struct):
+    parts = (Field("name", String), Field("partitions", Array(DeleteRecordsPartitionResult)))
+
+
+class DeleteRecordsResponse(Response):
+    api, key, versions, flexible_from = "delete_records", 21, (1, 1), 2
+    parts = (Field("throttle_time_ms", Int32), Field("topics", Array(DeleteRecordsTopicResult)))
+
+
+class DeleteRecordsRequest(Request):
+    api, key, versions, flexible_from = "delete_records", 21, (1, 1), 2
+    response = DeleteRecordsResponse
+    parts = (Field("topics", Array(DeleteRecordsTopic)), Field("timeout_ms", Int32))
+
+
 class Refused(Exception):
     """The broker answered with an error."""
 
@@ -135,6 +162,17 @@ def delete_topic(port, name):
 def create_partitions(port, name, total):
     topic = CreatePartitionsTopic(name=name, count=total)
     _check(call(port, CreatePartitionsRequest(topics=[topic], timeout_ms=ANSWER_SECONDS * 1000), 0).results)
+
+
+def delete_records(port, topic, partition, offset):
+    """Drop what lies before `offset`; the broker at `port` has to be the partition's leader."""
+    place = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name=topic, partitions=[place])], timeout_ms=ANSWER_SECONDS * 1000
+    )
+    (result,) = call(port, request, 1).topics[0].partitions
+    if result.error_code:
+        raise Refused("%s[%d]: %s" % (topic, partition, lookup(result.error_code).name))
 
 
 def _check(results):

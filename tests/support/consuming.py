@@ -1,4 +1,4 @@
-"""What tests of consumers need: records in a topic without a client of kiel's, and a consumer that is quick to react."""
+"""What tests of consumers need: records that no client of kiel's wrote, and a consumer that reacts quickly."""
 import json
 import os
 import time
@@ -68,8 +68,8 @@ class Writer(object):
         return self._wires[broker_id]
 
 
-# What this process has worked for, in seconds: other than the time of day it isn't made longer by what else the machine
-# is busy with.
+# What this process has worked for, in seconds: other than the time of day it isn't made longer by what else
+# the machine is busy with.
 worked = getattr(time, "process_time", None) or time.clock
 
 

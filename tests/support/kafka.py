@@ -109,6 +109,10 @@ class KafkaServers(object):
         admin.create_partitions(self._running_ports()[0], name, total)
         admin.wait_for_partitions(self._running_ports(), name, total)
 
+    def delete_records(self, topic, partition, offset):
+        """Drop the records before `offset`, as retention does, in a cluster of one broker."""
+        admin.delete_records(self._running_ports()[0], topic, partition, offset)
+
     def tool(self, class_name, args, input=None, timeout=60):
         """Run one of Apache's tools with --bootstrap-server and `args`: its stdout as bytes.
 

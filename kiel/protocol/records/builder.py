@@ -62,7 +62,9 @@ class BatchBuilder(object):
         """
         if not self.count:
             raise exc.ProtocolError("a batch of no records can't be built")
-        payload = self._compressed()
+        for _ in self.prepare():
+            pass
+        payload = self._payload
         attributes = self._codec | (batch.TRANSACTIONAL_BIT if transactional else 0)
         try:
             covered = _AFTER_CRC.pack(
@@ -76,12 +78,20 @@ class BatchBuilder(object):
             raise exc.ProtocolError("the batch's header can't be written: %s" % error)
         return b"".join((before, covered, payload))
 
-    def _compressed(self):
-        if self._payload_count != self.count:
-            self._records = [b"".join(self._records)]
-            self._payload = compression.compress(self._codec, self._records[0], self._level)
-            self._payload_count = self.count
-        return self._payload
+    def prepare(self):
+        """Compresses what there is so far, so that ``build`` is quick. A generator, for who has other things to do.
+
+        Each step is short; nothing may be appended before the last.
+        """
+        if self._payload_count == self.count:
+            return
+        self._records = [b"".join(self._records)]
+        pieces = []
+        for piece in compression.compress_pieces(self._codec, self._records[0], self._level):
+            pieces.append(piece)
+            yield
+        self._payload = b"".join(pieces)
+        self._payload_count = self.count
 
 
 def _check_timestamp(timestamp):

@@ -137,3 +137,14 @@ def test_names_of_headers_are_text_when_read():
     builder.append(1, None, None, [("name", b"value")])
     ((name, value),) = craft.rows(builder.build())[0][4]
     assert (name, value, type(name)) == (u"name", b"value", type(u""))
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_compressing_is_done_in_short_steps_for_who_wants_them(codec):
+    builder = records.BatchBuilder(codec)
+    for number in range(1000):
+        builder.append(number, None, b"%d" % number * 300)
+    steps = len(list(builder.prepare()))
+    assert steps == 1 if codec == 0 else steps > builder.size // 65536
+    assert list(builder.prepare()) == []
+    assert len(craft.rows(builder.build())) == 1000
