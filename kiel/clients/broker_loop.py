@@ -21,6 +21,16 @@ RESETS = {"earliest": EARLIEST, "latest": LATEST}
 # made in the meantime is used at once: the broker is asked for them so often as long as there is nothing.
 HELD_BACK_SECONDS = 0.1
 
+# A broker waits at least so long where there is nothing, however short max_wait_time is: it would be asked
+# all the time.
+LEAST_WAIT_MS = 50
+
+# An offset that is out of range is asked for so often while there are records before it to be handed out.
+OUT_OF_RANGE_PAUSE_SECONDS = 0.5
+
+# After so long without success, a warning says what doesn't work. It is tried on.
+WARN_AFTER_SECONDS = 10
+
 # No response is asked to be larger, unless `max_bytes` is: the loop is held while the bytes come in as fast
 # as they can be read. (16 MiB took it 150 ms.)
 RESPONSE_BYTES = 2 * 1024 * 1024
@@ -53,28 +63,42 @@ class BrokerLoop(object):
         self._client, self._fetcher = client, fetcher
         self._turn = 0
         self._poll_at = 0
+        self._failures, self._failing_since = 0, None
         self._asked = {}
         self._found = []
 
     @gen.coroutine
     def run(self):
         """Go on until the client closes or the broker leads nothing more."""
-        client, failures = self._client, 0
+        client = self._client
         while not client.closing:
             readers = self._fetcher.led_by(self.broker_id)
             if not readers:
                 return
             work = self._survey(readers)
             if work.lost:
-                reached = yield self._find_positions(work.lost)
+                result = yield self._find_positions(work.lost)
             elif work.ready:
-                reached = yield self._fetch(work)
+                result = yield self._fetch(work)
             else:
                 yield self._fetcher.room.wait(work.pause)
                 continue
-            if not reached:
-                yield client.rest(client.backoff(failures))
-            failures = 0 if reached else failures + 1
+            yield self._rest_after(result)
+
+    @gen.coroutine
+    def _rest_after(self, result):
+        """Wait before the next request, if `result` is an error of the one before."""
+        client, now = self._client, self._client.loop.time()
+        if not isinstance(result, KielError):
+            self._failures, self._failing_since = 0, None
+            return
+        if self._failing_since is None:
+            self._failing_since = now
+        elif self._failing_since + WARN_AFTER_SECONDS < now and not client.closing:
+            log.warning("nothing comes from broker %d, which is tried on: %s", self.broker_id, result)
+            self._failing_since = float("inf")
+        yield client.rest(client.backoff(self._failures))
+        self._failures += 1
 
     def _survey(self, readers):
         """The _Work with these readers.
@@ -115,21 +139,22 @@ class BrokerLoop(object):
 
     @gen.coroutine
     def _fetch(self, work):
-        """Whether the broker could be reached."""
+        """What the request ended with: None, or the KielError."""
         client = self._client
-        request = self._build(work.ready, 0 if work.held_back else client.max_wait_time / 2.0)
+        wait_ms = 0 if work.held_back else max(LEAST_WAIT_MS, client.max_wait_time / 2.0)
+        request = self._build(work.ready, wait_ms)
         self.reserved, self._found = request.max_bytes, []
         try:
             results = yield client.send({self.broker_id: request}, request.max_wait_ms + client.request_timeout_ms)
             yield self._take_in()
         finally:
-            self.reserved, self._asked = 0, {}
+            self.reserved, asked, self._asked = 0, self._asked, {}
         self._poll_at = 0 if self._found else client.loop.time() + HELD_BACK_SECONDS
-        error = results[self.broker_id]
-        if isinstance(error, KielError) and not isinstance(error, BrokerConnectionError):
-            for reader in work.ready:
-                self._fetcher.fail(reader, error)
-        raise gen.Return(not isinstance(error, KielError))
+        result = results[self.broker_id]
+        if isinstance(result, KielError) and not isinstance(result, BrokerConnectionError):
+            for each in filter(self._stands, asked.values()):
+                self._fetcher.fail(each.reader, result)
+        raise gen.Return(result)
 
     def _build(self, readers, max_wait_ms):
         """The FetchRequest for these readers, each time beginning with another one."""
@@ -156,7 +181,8 @@ class BrokerLoop(object):
         )
 
     def receive(self, response):
-        """Take in a FetchResponse: errors by the error table's reactions; records are looked through later."""
+        """Take in a FetchResponse: errors by the error table's reactions; records are looked through
+        later."""
         if response.error_code:
             for asked in self._asked.values():
                 self._refused(asked, response.error_code)
@@ -171,7 +197,7 @@ class BrokerLoop(object):
                     self._refused(asked, data.error_code)
                     continue
                 reader = asked.reader
-                reader.failures = 0
+                reader.failures, reader.failing_since = 0, None
                 reader.high_watermark, reader.last_stable_offset = data.high_watermark, data.last_stable_offset
                 if data.records:
                     self._found.append(_Found(asked, data, is_first))
@@ -220,22 +246,29 @@ class BrokerLoop(object):
         if row.reaction == errors.RESET_OFFSET:
             self._out_of_range(reader)
         elif row.retriable:
-            self._put_off(reader)
+            self._put_off(reader, error)
             if row.reaction == errors.REFRESH_METADATA:
                 self._fetcher.heal()
         else:
             self._fetcher.fail(reader, error)
 
-    def _put_off(self, reader):
-        reader.not_before = self._client.loop.time() + self._client.backoff(reader.failures)
+    def _put_off(self, reader, error):
+        """Try again after a while what failed with `error`."""
+        now = self._client.loop.time()
+        reader.not_before = now + self._client.backoff(reader.failures)
         reader.failures += 1
+        if reader.failing_since is None:
+            reader.failing_since = now
+        elif reader.failing_since + WARN_AFTER_SECONDS < now:
+            log.warning("%s; nothing comes from there, and it is tried on", error)
+            reader.failing_since = float("inf")
 
     def _out_of_range(self, reader):
         policy = self._client.auto_offset_reset
         where = "%s[%d]: offset %d is out of range" % (reader.topic, reader.partition, reader.fetch_offset)
         if reader.buffered:
             # What came before is handed out first; by then the offset is asked for again.
-            self._put_off(reader)
+            reader.not_before = self._client.loop.time() + OUT_OF_RANGE_PAUSE_SECONDS
         elif policy == "none":
             self._fetcher.fail(reader, NoOffsetsError('%s, and auto_offset_reset is "none": seek to go on' % where))
         else:
@@ -246,7 +279,7 @@ class BrokerLoop(object):
 
     @gen.coroutine
     def _find_positions(self, lost):
-        """Whether the broker could be reached."""
+        """What the request ended with: the KielError, or what it found."""
         client = self._client
         moves = {reader: reader.moves for reader in lost}
         wanted = {(reader.topic, reader.partition): reader.reset for reader in lost}
@@ -257,14 +290,14 @@ class BrokerLoop(object):
             if reader.moves == moves[reader]:
                 self._place(reader, found[reader.topic, reader.partition])
         self._fetcher.room.ring()
-        raise gen.Return(not isinstance(results[self.broker_id], BrokerConnectionError))
+        raise gen.Return(results[self.broker_id])
 
     def _place(self, reader, result):
         if isinstance(result, BrokerConnectionError):
             return
         if isinstance(result, KielError):
             if getattr(result, "retriable", False):
-                self._put_off(reader)
+                self._put_off(reader, result)
             else:
                 self._fetcher.fail(reader, result)
         elif result.offset < 0:

@@ -4,6 +4,7 @@ Readers change in the loops and in calls of the application's, so each loop look
 around, and what a broker answers counts only for a reader that is still where it was when the broker was
 asked.
 """
+import collections
 import logging
 
 from tornado import gen
@@ -27,8 +28,9 @@ GONE_SECONDS = 1.0
 class Fetcher(object):
     """:param client: the consumer that this works for
 
-    ``readers`` is {topic: {partition: PartitionReader}}; ``gone`` holds the topics that were deleted;
-    ``loops`` is {broker_id: BrokerLoop}, and ``room`` rings for them when a reader may have changed.
+    ``readers`` is {topic: {partition: PartitionReader}}, in order of partitions; ``gone`` holds the topics
+    that were deleted; ``loops`` is {broker_id: BrokerLoop}, and ``room`` rings for them when a reader may
+    have changed.
     """
 
     def __init__(self, client):
@@ -58,14 +60,16 @@ class Fetcher(object):
     # -- what the consumer asks and tells
 
     def add_partitions(self, topic, offsets, reset):
-        """Begin with partitions of a topic, {partition: offset, or None to find it by the timestamp `reset`}."""
-        held = self.readers.setdefault(topic, {})
+        """Begin with partitions of a topic, {partition: offset, or None to find it by the timestamp
+        `reset`}."""
+        held = dict(self.readers.get(topic, {}))
         for partition, offset in offsets.items():
             reader = held[partition] = PartitionReader(topic, partition, self._client.read_committed)
             if offset is None:
                 reader.seek_by(reset)
             else:
                 reader.seek(offset)
+        self.readers[topic] = collections.OrderedDict(sorted(held.items()))
         self._topic_ids.setdefault(topic, self._client.cluster.topic_ids.get(topic))
         self.gone.discard(topic)
         self.wake()
@@ -91,7 +95,7 @@ class Fetcher(object):
         return readers[first:] + readers[:first]
 
     def _unpaused(self, topic):
-        return [reader for _, reader in sorted(self.readers.get(topic, {}).items()) if not reader.paused]
+        return [reader for reader in self.readers.get(topic, {}).values() if not reader.paused]
 
     def has_buffered(self, topic):
         """Whether something of the topic can be taken right now."""
@@ -128,12 +132,15 @@ class Fetcher(object):
             self._bells[topic].ring()
 
     def wake(self):
-        """Look at the readers again: there is room, or a position, partition or leader that wasn't there."""
+        """Look at the readers again: there is a position, partition or leader that wasn't there before."""
         leader = self._client.cluster.leader
-        for broker_id in {leader(reader.topic, reader.partition) for reader in self._all()} - {None}:
-            if broker_id not in self.loops and not self._client.closing:
-                self.loops[broker_id] = BrokerLoop(self._client, self, broker_id)
-                self._client.spawn(self._run(self.loops[broker_id]))
+        leaders = {leader(reader.topic, reader.partition) for reader in self._all()} - {None}
+        if not self._client.closing:
+            # All of them are there before the first one begins: each takes its share of the room.
+            new = [BrokerLoop(self._client, self, broker_id) for broker_id in leaders - set(self.loops)]
+            self.loops.update({loop.broker_id: loop for loop in new})
+            for loop in new:
+                self._client.spawn(self._run(loop))
         self.room.ring()
         self._tending.ring()
 

@@ -84,7 +84,8 @@ class PartitionReader(object):
     of the next to ask the broker for, and ``reset`` the timestamp by which the position has to be found while
     it isn't known (in ms, or EARLIEST or LATEST). ``moves`` counts how often the position was set from
     outside. ``error`` is what the application has to hear about this partition, and ``not_before`` the time
-    on the loop's clock before which nothing is asked for it.
+    on the loop's clock before which nothing is asked for it, after ``failures`` errors since
+    ``failing_since``.
     """
 
     def __init__(self, topic, partition, read_committed=False):
@@ -95,7 +96,7 @@ class PartitionReader(object):
         self.moves = 0
         self.paused = False
         self.error = None
-        self.failures = 0
+        self.failures, self.failing_since = 0, None
         self.not_before = 0
         self.high_watermark = None
         self.last_stable_offset = None
@@ -116,7 +117,8 @@ class PartitionReader(object):
     def _move(self, position, reset):
         self.moves += 1
         self.position, self.reset = position, reset
-        self.error, self.failures, self.not_before = None, 0, 0
+        self.error, self.not_before = None, 0
+        self.failures, self.failing_since = 0, None
         self._drop()
 
     def _drop(self):

@@ -338,6 +338,32 @@ def test_a_task_that_is_cancelled_as_its_batch_arrives(cluster, writer):
     run(main())
 
 
+def test_a_batch_that_another_task_acknowledged_does_not_come_again(cluster, writer):
+    """It has asked for more before the first task could hear that it is cancelled."""
+
+    async def main():
+        writer.write("events", [1, 2, 3])
+        consumer = await consumer_of(cluster)
+        asked, following = consumer.consume("events", start=BEGINNING, max_records=1), []
+        task = asyncio.ensure_future(wait(asked))
+
+        def arrived(_):
+            following.append(consumer.consume("events"))
+            task.cancel()
+
+        asked.add_done_callback(arrived)
+        got = await asyncio.gather(task, return_exceptions=True)
+        assert isinstance(got[0], asyncio.CancelledError)
+        assert await following[0] == [2, 3]
+        assert consumer.acknowledged == {"events": {0: 1}}
+        await consumer.close()
+
+    async def wait(asked):
+        return await asked
+
+    run(main())
+
+
 def test_cancelled_while_a_topic_is_looked_up(cluster, writer):
     async def main():
         writer.write("events", [1])

@@ -210,6 +210,8 @@ def test_a_topic_is_deleted_while_another_is_consumed(kafka):
     kafka.create_topic("going", partitions=2)
     yield produce(kafka, "going", list(range(10)), partition=lambda number: number % 2)
     assert sorted((yield gathered(consumer, "going", 10))) == list(range(10))
+    yield consumer.cluster.refresh()
+    assert (yield consumer.consume("going")) == []
     yield consumer.close()
 
 

@@ -23,8 +23,9 @@ QUICK = dict(
 
 @gen.coroutine
 def consumer_of(cluster, **options):
-    """A connected SingleConsumer of an EmbeddedCluster or of KafkaServers."""
-    addresses = cluster.brokers if hasattr(cluster, "brokers") else cluster.bootstrap
+    """A connected SingleConsumer of an EmbeddedCluster, of KafkaServers, or of what is scripted."""
+    names = ("addresses", "address", "bootstrap")
+    addresses = next(getattr(cluster, name) for name in names if hasattr(cluster, name))
     consumer = SingleConsumer(addresses, **dict(QUICK, **options))
     yield consumer.connect()
     raise gen.Return(consumer)
