@@ -17,6 +17,7 @@ __all__ = [
     "NoOffsetsError",
     "ProduceError",
     "ProtocolError",
+    "RebalanceError",
     "RecordError",
     "RecordTooLargeError",
     "RequestTimeoutError",
@@ -124,6 +125,18 @@ class ProtocolError(KielError):
             if value is not None
         ]
         super(ProtocolError, self).__init__("%s: %s" % (", ".join(where), reason) if where else reason)
+
+
+class RebalanceError(KielError):
+    """A consumer couldn't become a member of its group; ``cause`` is the last failure.
+
+    ``group`` is the group's name, ``failures`` how many there were in a row. The next call tries anew.
+    """
+
+    def __init__(self, group, failures, cause):
+        message = "group %s: not joined after %d failures in a row, the last was: %s" % (group, failures, cause)
+        super(RebalanceError, self).__init__(message)
+        self.group, self.failures, self.cause = group, failures, cause
 
 
 class UnsupportedVersionError(KielError):

@@ -117,22 +117,31 @@ class Struct(object):
 class Message(Struct):
     """A struct that is sent by itself, in one of several versions (`versions` is the first and the last).
 
-    `flexible_from` is the first flexible version (KIP-482), None if there is none.
+    `flexible_from` is the first flexible version (KIP-482), None if there is none. `decoded_version` is the
+    version that the message was read in, None if it was made here.
     """
 
     api = None
     versions = (0, 0)
     flexible_from = None
+    decoded_version = None
 
     @classmethod
     def is_flexible(cls, version):
         return cls.flexible_from is not None and version >= cls.flexible_from
 
+    def for_version(self, version):
+        """What is written at a version: the message, or the same in the form that this version has for it.
+
+        Whoever makes a message doesn't know the version that it will be sent in, and uses the newest form.
+        """
+        return self
+
     def pieces(self, version):
         """The message's bytes in a list of pieces, which spares a copy of large records."""
         out = []
         try:
-            _plan(type(self), version).write(out, self)
+            _plan(type(self), version).write(out, self.for_version(version))
         except ProtocolError as error:
             six.raise_from(ProtocolError(error.reason, self.api, version), None)
         return out
@@ -153,6 +162,7 @@ class Message(Struct):
                 raise ProtocolError("%d bytes are left over" % (len(data) - after), position=after)
         except ProtocolError as error:
             six.raise_from(ProtocolError(error.reason, cls.api, version, error.position), None)
+        made.decoded_version = version
         return made
 
 

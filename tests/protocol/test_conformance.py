@@ -1,4 +1,4 @@
-"""kiel's messages and errors against Apache Kafka's own, as the kafka-clients jar has them."""
+"""kiel's messages and errors against Apache Kafka's own, as the kafka-clients jars have them."""
 import json
 import os
 import re
@@ -14,6 +14,12 @@ from tests.support.messages import by_name, messages, messages_at_versions, vers
 
 pytestmark = pytest.mark.kafka
 
+# Kafka 4 has dropped versions that older brokers speak: each is held against the newest jar that has it.
+JARS = (maven.KAFKA, "3.9.2")
+
+# Fields that kiel calls something else: a request's `key` is the API's number.
+RENAMED = {("FindCoordinatorRequest", "Key"): "CoordinatorKey"}
+
 NAMES = {
     primitives.Boolean: "bool",
     primitives.Int8: "int8",
@@ -28,6 +34,7 @@ NAMES = {
     primitives.Uuid: "uuid",
     primitives.Records: "records",
 }
+REQUESTS = [cls for cls in messages() if issubclass(cls, Request)]
 NO_DEFAULT = {"bool": "false", "string": "", "bytes": "", "uuid": "", "records": "null"}
 
 LIST_ERRORS = """
@@ -47,20 +54,34 @@ public class ListErrors {
 
 @pytest.fixture(scope="module")
 def definitions():
-    """{(API key, "request" or "response"): Apache's definition of that message}."""
-    needs.kafka()
+    """{(API key, "request" or "response"): [(Apache's definition, its text)], the newest Kafka's first}."""
     found = {}
-    with zipfile.ZipFile(maven.clients_jar()) as jar:
-        for name in jar.namelist():
-            if re.match(r"common/message/\w+\.json$", name):
-                text = jar.read(name).decode("utf-8")
-                definition = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
-                found[definition.get("apiKey"), definition["type"]] = definition
+    for version in JARS:
+        needs.kafka(version)
+        for text in definition_texts(maven.clients_jar(version)):
+            definition = json.loads(re.sub(r"(?m)^\s*//.*$", "", text))
+            for field in definition.get("fields", ()):
+                field["name"] = RENAMED.get((definition["name"], field["name"]), field["name"])
+            found.setdefault((definition.get("apiKey"), definition["type"]), []).append((definition, text))
     return found
 
 
-def definition_of(cls, definitions):
-    return definitions[cls.key, "request" if issubclass(cls, Request) else "response"]
+def definition_texts(jar):
+    with zipfile.ZipFile(jar) as opened:
+        for name in opened.namelist():
+            if re.match(r"common/message/\w+\.json$", name):
+                yield opened.read(name).decode("utf-8")
+
+
+def definitions_of(cls, definitions):
+    return [each for each, _ in definitions[cls.key, "request" if issubclass(cls, Request) else "response"]]
+
+
+def definition_at(cls, version, definitions):
+    """The newest definition that has the version."""
+    having = [each for each in definitions_of(cls, definitions) if within(each["validVersions"], version)]
+    assert having, "no Kafka speaks version %d of %s" % (version, cls.__name__)
+    return having[0]
 
 
 def within(wanted, version):
@@ -136,8 +157,7 @@ def our_fields(cls, version):
 
 @pytest.mark.parametrize("cls, version", messages_at_versions(), ids=by_name)
 def test_every_version_of_every_message_is_as_apache_defines_it(cls, version, definitions):
-    theirs = definition_of(cls, definitions)
-    assert within(theirs["validVersions"], version)
+    theirs = definition_at(cls, version, definitions)
     assert not (theirs.get("latestVersionUnstable") and not within(theirs["validVersions"], version + 1))
     assert cls.is_flexible(version) == within(theirs["flexibleVersions"], version)
     assert our_fields(cls, version) == their_fields(theirs["fields"], common_structs(theirs), version)
@@ -147,25 +167,47 @@ def common_structs(definition):
     return {each["name"]: each["fields"] for each in definition.get("commonStructs", [])}
 
 
-def ignorable_differences(cls, fields, structs, spoken):
-    """Our fields that some version leaves out, and that only one side calls ignorable."""
-    theirs = {snake(field["name"]): field for field in fields}
+def ignorable_differences(cls, alternatives, spoken):
+    """Our fields that some version leaves out, and that only one side calls ignorable.
+
+    `alternatives` are (fields, structs) of Apache's definitions, the newest first: the first that has a field
+    counts.
+    """
     for field in cls.parts:
-        their = theirs[field.name]
+        theirs = [
+            (their, structs)
+            for fields, structs in alternatives
+            for their in fields
+            if snake(their["name"]) == field.name
+        ]
         there = [version for version in spoken if field.exists_at(version)]
-        if len(there) < len(spoken) and field.ignorable != their.get("ignorable", False):
+        if len(there) < len(spoken) and field.ignorable != theirs[0][0].get("ignorable", False):
             yield "%s.%s" % (cls.__name__, field.name)
         kind = field.kind.of if isinstance(field.kind, Array) else field.kind
         if kind not in NAMES:
-            inner = their.get("fields") or structs[their["type"].replace("[]", "")]
-            for difference in ignorable_differences(kind, inner, structs, there):
+            inner = [
+                (their.get("fields") or structs[their["type"].replace("[]", "")], structs)
+                for their, structs in theirs
+            ]
+            for difference in ignorable_differences(kind, inner, there):
                 yield difference
 
 
 @pytest.mark.parametrize("cls", messages(), ids=by_name)
 def test_the_same_fields_may_be_left_out(cls, definitions):
-    theirs = definition_of(cls, definitions)
-    assert list(ignorable_differences(cls, theirs["fields"], common_structs(theirs), versions(cls))) == []
+    theirs = [(each["fields"], common_structs(each)) for each in definitions_of(cls, definitions)]
+    assert list(ignorable_differences(cls, theirs, versions(cls))) == []
+
+
+@pytest.mark.parametrize("cls", REQUESTS, ids=by_name)
+def test_clients_wait_from_the_version_on_in_which_brokers_let_them(cls, definitions):
+    """KIP-219; the definitions tell the version in a comment, except that of Produce."""
+    text = definitions[cls.key, "response"][0][1]
+    told = re.search(r"version (\d+), on quota violation", text)
+    if cls.api == "produce":
+        assert told is None and cls.throttle_from == 6
+    else:
+        assert cls.throttle_from == int(told.group(1))
 
 
 def test_the_errors_are_apaches(tmpdir):

@@ -13,8 +13,8 @@ def missing(what):
     pytest.skip(what)
 
 
-def kafka():
+def kafka(version=maven.KAFKA):
     """Skip or fail a test that needs a real Kafka where none can be started."""
-    lacking = maven.lacking()
+    lacking = maven.lacking(version)
     if lacking:
         missing("a real Kafka can't be started: %s" % lacking)
