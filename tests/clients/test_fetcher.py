@@ -244,6 +244,8 @@ def test_a_part_of_a_batch_counts_for_the_first_partition_alone():
     whole = numbers(1, 2)
     with ScriptedBroker() as broker:
         broker.topics = {"t": {0: 1, 1: 1}}
+        for partition in (0, 1):
+            broker.cluster.append("t", partition, whole)
         cut = [answered((first, whole), (second, whole[:40])) for first, second in ((0, 1), (1, 0))]
         broker.on("fetch", [cut[0], cut[1], answered((0, whole[:40]))])
         consumer = yield connected(broker)
