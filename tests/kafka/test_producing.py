@@ -86,14 +86,15 @@ def test_only_the_record_over_the_limit_of_its_topic_fails(kafka, logbook):
 
 @on_loop(timeout=60)
 def test_only_the_record_without_a_key_fails_on_a_compacted_topic(kafka, logbook):
-    kafka.create_topic("compacted-producing", config={"cleanup.policy": "compact"})
+    kafka.create_topic("keyed-alone", config={"cleanup.policy": "compact"})
     producer = yield connected(kafka)
-    futures = [producer.produce("compacted-producing", b"%d" % number, key=None if number == 2 else "k") for number in range(5)]
+    keys = ["k", "k", None, "k", "k"]
+    futures = [producer.produce("keyed-alone", b"%d" % number, key=key) for number, key in enumerate(keys)]
     error = yield failure(futures.pop(2))
     assert error.cause.name == "INVALID_RECORD"
     results = yield futures
     assert [each.offset for each in results] == [0, 1, 2, 3]
-    logbook.expect("compacted[0]")
+    logbook.expect("keyed-alone[0]")
     yield producer.close()
 
 
@@ -112,13 +113,13 @@ def test_a_name_that_no_topic_can_have_fails_at_once(kafka, logbook):
 
 @on_loop(timeout=60)
 def test_partitions_that_are_added_are_used(kafka):
-    kafka.create_topic("growing-producing", partitions=1)
+    kafka.create_topic("growing-meanwhile", partitions=1)
     producer = yield connected(kafka, metadata_max_age_ms=1000)
-    yield producer.produce("growing-producing", b"x")
-    kafka.create_partitions("growing-producing", 3)
+    yield producer.produce("growing-meanwhile", b"x")
+    kafka.create_partitions("growing-meanwhile", 3)
     used, end = set(), producer.loop.time() + 20
     while used != {0, 1, 2} and producer.loop.time() < end:
-        used.add((yield producer.produce("growing-producing", b"x")).partition)
+        used.add((yield producer.produce("growing-meanwhile", b"x")).partition)
         yield gen.sleep(0.05)
     assert used == {0, 1, 2}
     yield producer.close()

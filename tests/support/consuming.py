@@ -78,7 +78,8 @@ worked = getattr(time, "process_time", None) or time.clock
 class FineTicker(object):
     """Ticks every millisecond until stopped; ``gaps`` are the seconds that were worked between ticks.
 
-    The garbage collector rests meanwhile: with all that a whole suite keeps alive it takes longer than what is measured.
+    The garbage collector rests meanwhile: with all that a whole suite keeps alive it takes longer than what is
+    measured.
     """
 
     def __init__(self):
