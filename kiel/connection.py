@@ -152,6 +152,11 @@ class Connection(object):
 
     @gen.coroutine
     def _resolve_host(self, deadline):
+        if not 0 < self.port < 65536:
+            raise BrokerConnectionError(self.address, "resolve", "it has a port that can't be")
+        known = _as_it_is(self.host, self.port)
+        if known is not None:
+            raise gen.Return([known])
         try:
             resolving = gen.convert_yielded(
                 tcpclient.Resolver().resolve(self.host, self.port, socket.AF_UNSPEC)
@@ -363,6 +368,17 @@ class Connection(object):
 
     def _move(self, event):
         self.state = TRANSITIONS[self.state, event]
+
+
+def _as_it_is(host, port):
+    """(family, address) of a host that is an IP address already, or None: those need no resolver, and no thread."""
+    for family, rest in ((socket.AF_INET, ()), (socket.AF_INET6, (0, 0))):
+        try:
+            socket.inet_pton(family, host)
+        except (socket.error, ValueError, TypeError):
+            continue
+        return family, (host, port) + rest
+    return None
 
 
 class _Resolved(object):

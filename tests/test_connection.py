@@ -534,6 +534,24 @@ def test_a_name_whose_first_address_refuses(monkeypatch):
             opened.close()
 
 
+@pytest.mark.parametrize("port", [-1, 0, 65536, 2 ** 31 - 1])
+@on_loop()
+def test_an_advertised_port_that_can_not_be(port):
+    error = yield failure(connection.connect("127.0.0.1", port, PATIENT, set()))
+    assert isinstance(error, BrokerConnectionError) and error.stage == "resolve"
+
+
+@on_loop()
+def test_an_address_that_is_one_already_needs_no_resolver(monkeypatch):
+    def resolve(*_):
+        raise AssertionError("a resolver was asked")
+
+    with ScriptedBroker() as broker:
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        opened = yield connect(broker)
+        opened.close()
+
+
 @on_loop()
 def test_an_ipv6_address():
     with ScriptedBroker(host="::1") as broker:
