@@ -154,7 +154,7 @@ class Client(object):
         """A Future that ends after `seconds`, or when the client closes."""
         return self._closing_bell.wait(0 if self.closing else seconds)
 
-    def pause(self, seconds):
+    def wait(self, seconds):
         """A Future that ends after `seconds`, or when close() is through with everything else."""
         return self._closing_bell.wait(seconds)
 

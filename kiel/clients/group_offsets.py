@@ -53,7 +53,7 @@ class GroupOffsets(object):
             while self.commits.pending and not self._client.cluster.stopped:
                 pause = self.commits.pause(self._client.loop.time())
                 if pause > 0:
-                    yield self._client.pause(pause)
+                    yield self._client.wait(pause)
                 else:
                     yield self._commit_pending()
         finally:
@@ -94,7 +94,7 @@ class GroupOffsets(object):
                     self._client.group_name, left,
                 )
                 return
-            yield self._client.pause(pause)
+            yield self._client.wait(pause)
 
     @gen.coroutine
     def commit(self, offsets, metadata, seconds):
@@ -118,7 +118,7 @@ class GroupOffsets(object):
             attempt += 1
             if self._client.cluster.stopped or self._client.loop.time() + pause > deadline:
                 raise DeadlineError("offsets were not committed in time: %s" % failed[0][1], failed[0][1])
-            yield self._client.pause(pause)
+            yield self._client.wait(pause)
 
     @gen.coroutine
     def _commit(self, offsets, metadata):
@@ -213,7 +213,7 @@ class GroupOffsets(object):
                     raise DeadlineError("committed offsets were not told in time: %s" % failed[0], failed[0])
             elif refused:
                 client.tell(refused[0])
-            yield client.pause(pause)
+            yield client.wait(pause)
 
     @gen.coroutine
     def _fetch_once(self, places):

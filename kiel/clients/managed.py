@@ -122,7 +122,7 @@ class ManagedConsumer(BaseConsumer):
         self._adoptions = []
         self._adopted = frozenset()
         self._announced = frozenset()
-        self._from_reset = set()
+        self._from_end = set()
         self._moved = {}
         self._any = AnyTopic(self)
         self._member = self._presence = self._group_offsets = self._watchdog = None
@@ -358,11 +358,11 @@ class ManagedConsumer(BaseConsumer):
             self._do(lambda: self._before_rebalance(action, had, starts))
 
     def _starts(self, places):
-        """Where partitions begin whose position came from auto_offset_reset and of which nothing was handled.
+        """Where partitions began that the group had no offset of, and of which nothing was acknowledged.
 
-        Nothing else keeps that: "latest" would be another place by the time that somebody asks again.
+        "latest" would be another place by the time that somebody asks again: what came meanwhile would be lost.
         """
-        readers = {place: self._fetcher.readers.get(place[0], {}).get(place[1]) for place in self._from_reset & places}
+        readers = {place: self._fetcher.readers.get(place[0], {}).get(place[1]) for place in self._from_end & places}
         return {
             place: reader.start
             for place, reader in readers.items()
@@ -377,7 +377,7 @@ class ManagedConsumer(BaseConsumer):
         for call in self._calls.values():
             call.delivery.take_back(places)
         for topic, partition in sorted(places):
-            self._from_reset.discard((topic, partition))
+            self._from_end.discard((topic, partition))
             self._moved.pop((topic, partition), None)
             if partition in self._fetcher.readers.get(topic, {}):
                 self._fetcher.drop_partitions(topic, [partition])
@@ -470,8 +470,8 @@ class ManagedConsumer(BaseConsumer):
         self._adopted |= places
         for topic, partition in sorted(places):
             offset = given.get((topic, partition), found.get((topic, partition)))
-            if offset is None:
-                self._from_reset.add((topic, partition))
+            if offset is None and self.auto_offset_reset == "latest":
+                self._from_end.add((topic, partition))
             self._fetcher.add_partitions(topic, {partition: offset}, RESETS.get(self.auto_offset_reset))
             if offset is None and self.auto_offset_reset == "none":
                 text = '%s[%d]: group %s has committed no offset, and auto_offset_reset is "none": seek to begin'
