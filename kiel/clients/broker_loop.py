@@ -28,7 +28,8 @@ LEAST_WAIT_MS = 50
 # An offset that is out of range is asked for so often while there are records before it to be handed out.
 OUT_OF_RANGE_PAUSE_SECONDS = 0.5
 
-# After so long without success, a warning says what doesn't work. It is tried on.
+# After so long without success for a partition, a warning says what doesn't work. It is tried on. (Of brokers that
+# can't be reached the cluster warns.)
 WARN_AFTER_SECONDS = 10
 
 # No response is asked to be larger, unless `max_bytes` is: the loop is held while the bytes come in as fast
@@ -63,7 +64,7 @@ class BrokerLoop(object):
         self._client, self._fetcher = client, fetcher
         self._turn = 0
         self._poll_at = 0
-        self._failures, self._failing_since = 0, None
+        self._failures = 0
         self._asked = {}
         self._found = []
 
@@ -88,16 +89,10 @@ class BrokerLoop(object):
     @gen.coroutine
     def _rest_after(self, result):
         """Wait before the next request, if `result` is an error of the one before."""
-        client, now = self._client, self._client.loop.time()
         if not isinstance(result, KielError):
-            self._failures, self._failing_since = 0, None
+            self._failures = 0
             return
-        if self._failing_since is None:
-            self._failing_since = now
-        elif self._failing_since + WARN_AFTER_SECONDS < now and not client.closing:
-            log.warning("nothing comes from broker %d, which is tried on: %s", self.broker_id, result)
-            self._failing_since = float("inf")
-        yield client.rest(client.backoff(self._failures))
+        yield self._client.rest(self._client.backoff(self._failures))
         self._failures += 1
 
     def _survey(self, readers):
@@ -125,7 +120,7 @@ class BrokerLoop(object):
         if work.ready and self._free_bytes() <= 0:
             work.held_back = True
             work.ready = [each for each in work.ready if not each.buffered and client.waits_for(each.topic)]
-        if work.ready and work.held_back and now < self._poll_at:
+        if work.ready and now < self._poll_at:
             work.pause, work.ready = min(work.pause, self._poll_at - now), []
         work.pause = max(0.001, work.pause)
         return work
@@ -144,12 +139,13 @@ class BrokerLoop(object):
         wait_ms = 0 if work.held_back else max(LEAST_WAIT_MS, client.max_wait_time / 2.0)
         request = self._build(work.ready, wait_ms)
         self.reserved, self._found = request.max_bytes, []
+        began = client.loop.time()
         try:
             results = yield client.send({self.broker_id: request}, request.max_wait_ms + client.request_timeout_ms)
             yield self._take_in()
         finally:
             self.reserved, asked, self._asked = 0, self._asked, {}
-        self._poll_at = 0 if self._found else client.loop.time() + HELD_BACK_SECONDS
+        self._poll_at = 0 if self._found else began + HELD_BACK_SECONDS
         result = results[self.broker_id]
         if isinstance(result, KielError) and not isinstance(result, BrokerConnectionError):
             for each in filter(self._stands, asked.values()):
@@ -190,6 +186,7 @@ class BrokerLoop(object):
         is_first = True
         for topic in response.responses:
             for data in topic.partitions:
+                came_first, is_first = is_first, is_first and not data.records
                 asked = self._asked.get((topic.topic, data.partition_index))
                 if asked is None or not self._stands(asked):
                     continue
@@ -200,8 +197,7 @@ class BrokerLoop(object):
                 reader.failures, reader.failing_since = 0, None
                 reader.high_watermark, reader.last_stable_offset = data.high_watermark, data.last_stable_offset
                 if data.records:
-                    self._found.append(_Found(asked, data, is_first))
-                    is_first = False
+                    self._found.append(_Found(asked, data, came_first))
 
     def _stands(self, asked):
         """Whether a reader is still there, and where it was when it was asked for."""

@@ -4,6 +4,7 @@ import os
 import random
 
 from tornado import gen, ioloop
+from tornado.concurrent import Future
 
 from kiel import __version__, backoff, futures, settings
 from kiel.cluster import Cluster
@@ -66,6 +67,7 @@ class Client(object):
         self._process = None
         self._is_connected = False
         self._tasks = set()
+        self._close_ended = None
         self._closing_bell = futures.Bell()
 
     @gen.coroutine
@@ -96,14 +98,15 @@ class Client(object):
 
     @gen.coroutine
     def close(self, timeout_ms=30000):
-        """Finish what is under way and give back every socket and task; a second call does nothing.
+        """Finish what is under way and give back every socket and task; a second call waits for the first one's end.
 
         DeadlineError if that takes longer than `timeout_ms`: all is given back then too.
         """
         settings.number("timeout_ms", timeout_ms)
         if self.closing:
+            yield self._close_ended
             return
-        self.closing = True
+        self.closing, self._close_ended = True, Future()
         try:
             if self.cluster is not None:
                 yield futures.within(timeout_ms / 1000.0, self.wind_down())
@@ -113,7 +116,8 @@ class Client(object):
             self._closing_bell.ring()
             if self.cluster is not None:
                 yield self.cluster.stop()
-            yield list(self._tasks)
+            yield futures.ended(list(self._tasks))
+            self._close_ended.set_result(None)
 
     @gen.coroutine
     def wind_down(self):

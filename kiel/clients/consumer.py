@@ -241,7 +241,7 @@ class BaseConsumer(OffsetLookup):
         delivery = call.delivery
         while not call.asked.done():
             self._tell_errors(topic)
-            yield delivery.gather(self._fetcher.turn(topic), lambda: self.closing or call.asked.done())
+            yield delivery.gather(self._fetcher.turn(topic), lambda: self._is_enough(call, deadline))
             self._fetcher.room.ring()
             if self.closing or call.asked.done():
                 continue
@@ -250,12 +250,17 @@ class BaseConsumer(OffsetLookup):
             self._tell_errors(topic)
             if delivery.error is not None:
                 raise delivery.error
-            if self._fetcher.has_buffered(topic):
-                continue
             remaining = deadline - self.loop.time()
             if remaining <= 0:
                 return
-            yield self._fetcher.wait(topic, remaining)
+            if not self._fetcher.has_buffered(topic):
+                yield self._fetcher.wait(topic, remaining)
+
+    def _is_enough(self, call, deadline):
+        """Whether a call ends with what it has; records that are all skipped must not keep it past its time."""
+        if self.closing or call.asked.done():
+            return True
+        return not call.delivery.values and self.loop.time() >= deadline
 
     def _handed_out(self, topic, call, ended):
         if self._calls.get(topic) is call:
@@ -345,7 +350,10 @@ class BaseConsumer(OffsetLookup):
         return self._reader(topic, partition).position
 
     def pause(self, topic, partitions=None):
-        """Hand out nothing of these partitions (if none are named, of the whole topic) until ``resume``."""
+        """Hand out nothing of these partitions (if none are named, of the whole topic) until ``resume``.
+
+        UsageError for what isn't allocated to this consumer (yet): see ``determine_offsets``.
+        """
         self._set_paused(topic, partitions, True)
 
     def resume(self, topic, partitions=None):
@@ -354,6 +362,8 @@ class BaseConsumer(OffsetLookup):
 
     def _set_paused(self, topic, partitions, paused):
         numbers = partitions if partitions is not None else list(self._fetcher.readers.get(topic, ()))
+        if not numbers:
+            raise UsageError("nothing of %s is allocated to this consumer; it has %r" % (topic, self.allocation))
         for reader in [self._reader(topic, number) for number in numbers]:
             reader.paused = paused
         self._fetcher.wake()

@@ -177,7 +177,9 @@ class Delivery(object):
                 self.error = failure
                 return
         if reader.peek() is piece:
-            self._move(reader, piece, 1)
+            # What isn't handed out takes nothing off what this call may hand out.
+            reader.take(1)
+            self._begun[reader].count += 1
 
     @gen.coroutine
     def _hand_over(self, record, error):

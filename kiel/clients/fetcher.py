@@ -12,7 +12,7 @@ from tornado import gen
 from kiel import futures
 from kiel.clients.broker_loop import BrokerLoop
 from kiel.clients.partition import PartitionReader
-from kiel.exc import BrokerError, UnknownTopicError
+from kiel.exc import BrokerError, KielError, UnknownTopicError
 from kiel.protocol.list_offsets import EARLIEST
 
 log = logging.getLogger(__name__)
@@ -28,14 +28,14 @@ GONE_SECONDS = 1.0
 class Fetcher(object):
     """:param client: the consumer that this works for
 
-    ``readers`` is {topic: {partition: PartitionReader}}, in order of partitions; ``gone`` holds the topics
-    that were deleted; ``loops`` is {broker_id: BrokerLoop}, and ``room`` rings for them when a reader may
-    have changed.
+    ``readers`` is {topic: {partition: PartitionReader}}, in order of partitions; ``gone`` has the topics that
+    were deleted, {topic: (the id that it had, {partition: position})}; ``loops`` is {broker_id: BrokerLoop},
+    and ``room`` rings for them when a reader may have changed.
     """
 
     def __init__(self, client):
         self.readers = {}
-        self.gone = set()
+        self.gone = {}
         self.loops = {}
         self.room = futures.Bell()
         self._client = client
@@ -71,7 +71,7 @@ class Fetcher(object):
                 reader.seek(offset)
         self.readers[topic] = collections.OrderedDict(sorted(held.items()))
         self._topic_ids.setdefault(topic, self._client.cluster.topic_ids.get(topic))
-        self.gone.discard(topic)
+        self.gone.pop(topic, None)
         self.wake()
 
     def drop_partitions(self, topic, partitions):
@@ -153,8 +153,16 @@ class Fetcher(object):
     def _run(self, loop):
         try:
             yield loop.run()
+        except Exception as error:
+            log.exception("fetching from broker %d failed", loop.broker_id)
+            told = KielError("fetching from broker %d failed, and is tried again: %r" % (loop.broker_id, error))
+            for reader in self.led_by(loop.broker_id):
+                self.fail(reader, told)
+            yield self._client.rest(ERROR_PAUSE_SECONDS)
         finally:
             del self.loops[loop.broker_id]
+        # A partition may have come while this loop was ending and still in the way of a new one.
+        self.wake()
 
     def receive(self, response):
         """Take in a FetchResponse."""
@@ -203,18 +211,37 @@ class Fetcher(object):
                 self._check_same(topic, cluster.topic_ids.get(topic))
             elif isinstance(cluster.topic_errors.get(topic), UnknownTopicError):
                 if now - self._missing_since.setdefault(topic, now) >= GONE_SECONDS:
+                    positions = {number: reader.position for number, reader in self.readers[topic].items()}
+                    self.gone[topic] = (self._topic_ids.get(topic), positions)
                     self.drop_topic(topic)
-                    self.gone.add(topic)
                     self._client.topic_gone(topic, cluster.topic_errors[topic])
+            else:
+                self._tell_refusal(topic, cluster.topic_errors.get(topic))
         self.wake()
+
+    def _tell_refusal(self, topic, error):
+        """Without metadata nothing is fetched, so no fetch would tell that the topic is refused."""
+        if error is None or error.retriable:
+            return
+        for reader in self.readers[topic].values():
+            if reader.error is None and reader.not_before <= self._client.loop.time():
+                self.fail(reader, error)
+
+    def come_back(self, topic):
+        """Whether a topic that was gone is the same as before, by its id; it goes on where it was then."""
+        topic_id, positions = self.gone[topic]
+        if not _is_id(topic_id) or topic_id != self._client.cluster.topic_ids.get(topic):
+            return False
+        self.add_partitions(topic, positions, EARLIEST)
+        return True
 
     def _check_same(self, topic, topic_id):
         """Begin anew with a topic that was made again. (Brokers before Kafka 2.8 tell no ids, or zeros.)"""
         known = self._topic_ids.get(topic)
-        if topic_id is None or not topic_id.strip(b"\0"):
+        if not _is_id(topic_id):
             return
         self._topic_ids[topic] = topic_id
-        if known is None or not known.strip(b"\0") or known == topic_id:
+        if not _is_id(known) or known == topic_id:
             return
         log.info("topic %s was deleted and made again; it is read from its beginning", topic)
         held = self.readers[topic]
@@ -222,6 +249,10 @@ class Fetcher(object):
         for reader in held.values():
             reader.seek_by(EARLIEST)
         self._client.topic_made_again(topic)
+
+
+def _is_id(topic_id):
+    return topic_id is not None and bool(topic_id.strip(b"\0"))
 
 
 def _same(error, other):

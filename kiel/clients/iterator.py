@@ -20,21 +20,22 @@ class RecordIterator(object):
         ready = self._consumer.ready_record(self._topic)
         if ready is not None:
             return ready
-        asked = Handover()
-        self._ask(asked)
+        asked, waiting = Handover(), []
+        asked.add_done_callback(lambda ended: ended.cancelled() and waiting and waiting[0].cancel())
+        self._ask(asked, waiting)
         return asked
 
-    def _ask(self, asked):
+    def _ask(self, asked, waiting):
         try:
             batch = self._consumer.consume_records(self._topic, self._start, 1)
         except KielError as error:
             _fail(asked, error)
             return
         asked.give_back = batch.give_back
-        asked.add_done_callback(lambda ended: ended.cancelled() and batch.cancel())
-        batch.add_done_callback(lambda ended: ended.cancelled() or self._answer(asked, ended))
+        waiting[:] = [batch]
+        batch.add_done_callback(lambda ended: ended.cancelled() or self._answer(asked, waiting, ended))
 
-    def _answer(self, asked, batch):
+    def _answer(self, asked, waiting, batch):
         error = batch.exception()
         if asked.done():
             batch.give_back()
@@ -43,7 +44,7 @@ class RecordIterator(object):
         elif batch.result():
             asked.set_result(batch.result()[0])
         else:
-            self._ask(asked)
+            self._ask(asked, waiting)
 
 
 def _fail(asked, error):

@@ -17,7 +17,7 @@ from tornado import gen
 from tornado.concurrent import Future
 
 from kiel import compression as codecs
-from kiel import futures, settings
+from kiel import constants, futures, settings
 from kiel.clients import batching, sender
 from kiel.clients import partitioner as partitioning
 from kiel.clients.client import Client
@@ -253,7 +253,7 @@ class Producer(Client):
             tally.taken += 1
             if self._line or (topic in self._topics and self._topics[topic].line):
                 yield self._until_admitted(topic)
-            elif self.loop.time() - started > sender.SLICE:
+            elif self.loop.time() - started > constants.SLICE_SECONDS:
                 yield gen.moment
             else:
                 continue
@@ -414,7 +414,7 @@ class Producer(Client):
 
     def _admit_line(self):
         """Put those who waited into the accumulator, for as long as a slice; the sender's next round goes on."""
-        end = self.loop.time() + sender.SLICE
+        end = self.loop.time() + constants.SLICE_SECONDS
         while self._may_admit():
             if self.loop.time() > end:
                 self._sender.schedule()

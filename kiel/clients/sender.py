@@ -10,6 +10,7 @@ import random
 import six
 from tornado import gen, locks
 
+from kiel import constants
 from kiel.clients import batching
 from kiel.exc import KielError, ProtocolError, UnsupportedVersionError
 from kiel.protocol import errors
@@ -17,9 +18,6 @@ from kiel.protocol.init_producer_id import InitProducerIdRequest
 from kiel.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 log = logging.getLogger(__name__)
-
-# How long (in seconds) work on many records may go on before the loop has its turn.
-SLICE = 0.005
 
 # Kafka ignores it where there are no transactions, but checks that it is positive.
 _TRANSACTION_TIMEOUT_MS = 2 ** 31 - 1
@@ -123,7 +121,7 @@ class Sender(object):
         with (yield self._loading.acquire()):
             for batch in batches:
                 for _ in batch.prepare():
-                    if self._client.loop.time() - self._slice_started > SLICE:
+                    if self._client.loop.time() - self._slice_started > constants.SLICE_SECONDS:
                         yield gen.moment
                         self._slice_started = self._client.loop.time()
                 topics.setdefault(batch.topic, []).append(

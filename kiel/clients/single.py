@@ -61,7 +61,11 @@ class SingleConsumer(BaseConsumer):
             yield self.cluster.topic(topic, max(0, deadline - self.loop.time()) * 1000)
         except (UnknownTopicError, DeadlineError, NoBrokersError):
             return
-        yield self.determine_offsets(topic, self.BEGINNING)
+        if self._fetcher.come_back(topic):
+            self.synced_offsets.add(topic)
+            self._add_new_partitions()
+        else:
+            yield self.determine_offsets(topic, self.BEGINNING)
 
     @gen.coroutine
     def determine_offsets(self, topic, start=None):
@@ -96,7 +100,7 @@ class SingleConsumer(BaseConsumer):
                 partitions = yield self.cluster.topic(topic, max(self.max_wait_time, LEAST_WAIT_MS))
                 raise gen.Return(list(partitions))
             except UnknownTopicError:
-                self._fetcher.gone.add(topic)
+                self._fetcher.gone.setdefault(topic, (None, {}))
                 raise
             except (DeadlineError, NoBrokersError):
                 if self.closing or self.loop.time() > deadline:

@@ -13,28 +13,13 @@ from kiel.exc import (
     UnknownTopicError,
     UsageError,
 )
-from tests.support.consuming import QUICK, Writer, consumer_of, gathered, open_files
-from tests.support.embedded import embedded_cluster
+from tests.support.consuming import QUICK, consumer_of, gathered, open_files
 from tests.support.loop import on_loop
 from tests.support.waiting import failure, until
 
 pytestmark = pytest.mark.embedded
 
 BEGINNING, END = SingleConsumer.BEGINNING, SingleConsumer.END
-
-
-@pytest.fixture
-def cluster():
-    with embedded_cluster() as cluster:
-        cluster.create_topic("events")
-        cluster.create_topic("parts", 2)
-        yield cluster
-
-
-@pytest.fixture
-def writer(cluster):
-    with Writer(cluster) as writer:
-        yield writer
 
 
 # Where it starts

@@ -7,26 +7,11 @@ import pytest
 
 from kiel import SingleConsumer
 from kiel.exc import ClosedError, DeserializationError, UsageError
-from tests.support.consuming import FineTicker, Writer, consumer_of, gathered
-from tests.support.embedded import embedded_cluster
+from tests.support.consuming import FineTicker, consumer_of, gathered
 
 pytestmark = pytest.mark.embedded
 
 BEGINNING = SingleConsumer.BEGINNING
-
-
-@pytest.fixture
-def cluster():
-    with embedded_cluster() as cluster:
-        cluster.create_topic("events")
-        cluster.create_topic("parts", 2)
-        yield cluster
-
-
-@pytest.fixture
-def writer(cluster):
-    with Writer(cluster) as writer:
-        yield writer
 
 
 def run(main, timeout=20):

@@ -21,14 +21,6 @@ BEGINNING = SingleConsumer.BEGINNING
 
 
 @pytest.fixture
-def cluster():
-    with embedded_cluster() as cluster:
-        cluster.create_topic("events")
-        cluster.create_topic("parts", 2)
-        yield cluster
-
-
-@pytest.fixture
 def three():
     """Brokers 1, 2 and 3; partition 0 of "parts" is led by 1, partition 1 by 2."""
     with embedded_cluster(brokers=3) as cluster:

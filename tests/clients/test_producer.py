@@ -348,7 +348,7 @@ def test_nothing_lingers_while_others_wait_for_room():
 @on_loop(timeout=10)
 def test_who_waits_for_room_too_long_fails(logbook):
     with one_topic() as cluster:
-        producer = yield connected(cluster, buffer_bytes=5000, delivery_timeout_ms=300)
+        producer = yield connected(cluster, buffer_bytes=5000, delivery_timeout_ms=1500)
         cluster.brokers[0].on("produce", Never())
         futures = [producer.produce("t", b"x" * 1000) for _ in range(10)]
         errors = []

@@ -18,13 +18,20 @@ def connected(servers, **options):
 
 
 @gen.coroutine
-def read(servers, topic, count):
-    """`count` Records from the beginning of a topic."""
-    consumer = SingleConsumer(servers.bootstrap, deserializer=lambda value: value)
+def reader_of(servers, topic):
+    """A consumer at the beginning of the topic; the leaders of its partitions are at work then."""
+    consumer = SingleConsumer(servers.bootstrap, deserializer=bytes)
     yield consumer.connect()
+    yield consumer.determine_offsets(topic, SingleConsumer.BEGINNING)
+    raise gen.Return(consumer)
+
+
+@gen.coroutine
+def read(consumer, topic, count):
+    """The next `count` Records of a topic; the consumer is closed then."""
     found = []
     while len(found) < count:
-        found += yield consumer.consume_records(topic, start=SingleConsumer.BEGINNING)
+        found += yield consumer.consume_records(topic)
     yield consumer.close()
     raise gen.Return(found)
 
@@ -34,13 +41,14 @@ def read(servers, topic, count):
 def test_records_are_where_their_metadata_says(kafka, acks, compression):
     topic = "where-%s-%s" % (acks, compression)
     kafka.create_topic(topic, partitions=3)
+    reader = yield reader_of(kafka, topic)
     producer = yield connected(kafka, required_acks=acks, compression=compression)
     results = yield [
         producer.produce(topic, b"%d" % number, key="key %d" % (number % 7), timestamp=1600000000000 + number)
         for number in range(500)
     ]
     yield producer.close()
-    found = yield read(kafka, topic, 500)
+    found = yield read(reader, topic, 500)
     assert len(found) == 500
     for record in found:
         said = results[int(record.value)]
@@ -62,6 +70,7 @@ def test_a_topic_is_created_by_its_first_record(kafka):
 @on_loop(timeout=60)
 def test_only_the_record_over_the_limit_of_its_topic_fails(kafka, logbook):
     kafka.create_topic("small-records", config={"max.message.bytes": 2000})
+    reader = yield reader_of(kafka, "small-records")
     producer = yield connected(kafka)
     values = [b"%d" % number for number in range(10)]
     futures = [producer.produce("small-records", value) for value in values[:5] + [b"x" * 5000] + values[5:]]
@@ -69,7 +78,7 @@ def test_only_the_record_over_the_limit_of_its_topic_fails(kafka, logbook):
     assert isinstance(error.cause, exc.RecordTooLargeError)
     results = yield futures
     assert [each.offset for each in results] == list(range(10))
-    found = yield read(kafka, "small-records", 10)
+    found = yield read(reader, "small-records", 10)
     assert [record.value for record in found] == values
     logbook.expect("small-records[0]")
     yield producer.close()
@@ -77,14 +86,15 @@ def test_only_the_record_over_the_limit_of_its_topic_fails(kafka, logbook):
 
 @on_loop(timeout=60)
 def test_only_the_record_without_a_key_fails_on_a_compacted_topic(kafka, logbook):
-    kafka.create_topic("compacted", config={"cleanup.policy": "compact"})
+    kafka.create_topic("keyed-alone", config={"cleanup.policy": "compact"})
     producer = yield connected(kafka)
-    futures = [producer.produce("compacted", b"%d" % number, key=None if number == 2 else "k") for number in range(5)]
+    keys = ["k", "k", None, "k", "k"]
+    futures = [producer.produce("keyed-alone", b"%d" % number, key=key) for number, key in enumerate(keys)]
     error = yield failure(futures.pop(2))
     assert error.cause.name == "INVALID_RECORD"
     results = yield futures
     assert [each.offset for each in results] == [0, 1, 2, 3]
-    logbook.expect("compacted[0]")
+    logbook.expect("keyed-alone[0]")
     yield producer.close()
 
 
@@ -103,13 +113,13 @@ def test_a_name_that_no_topic_can_have_fails_at_once(kafka, logbook):
 
 @on_loop(timeout=60)
 def test_partitions_that_are_added_are_used(kafka):
-    kafka.create_topic("growing", partitions=1)
+    kafka.create_topic("growing-meanwhile", partitions=1)
     producer = yield connected(kafka, metadata_max_age_ms=1000)
-    yield producer.produce("growing", b"x")
-    kafka.create_partitions("growing", 3)
+    yield producer.produce("growing-meanwhile", b"x")
+    kafka.create_partitions("growing-meanwhile", 3)
     used, end = set(), producer.loop.time() + 20
     while used != {0, 1, 2} and producer.loop.time() < end:
-        used.add((yield producer.produce("growing", b"x")).partition)
+        used.add((yield producer.produce("growing-meanwhile", b"x")).partition)
         yield gen.sleep(0.05)
     assert used == {0, 1, 2}
     yield producer.close()
