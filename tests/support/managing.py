@@ -4,7 +4,7 @@ import time
 from tornado import gen
 
 from kiel import ManagedConsumer
-from kiel.exc import ClosedError
+from kiel.exc import KielError
 from tests.support.consuming import QUICK
 
 TIMES = dict(QUICK, heartbeat_interval_ms=200, session_timeout_ms=6000, max_wait_time=300, rebalance_backoff_ms=200)
@@ -39,7 +39,9 @@ class App(object):
         while self._running:
             try:
                 batch = yield self.consumer.consume_records(topic, max_records=max_records)
-            except ClosedError:
+            except KielError:
+                if self._running:
+                    raise
                 return
             self.batches.append((time.time(), batch))
             if batch and self.pause:
