@@ -330,6 +330,7 @@ def test_a_topic_that_is_not_subscribed(cluster):
         consumer.consume("others")
     with pytest.raises(ConfigurationError, match="auto_offset_reset"):
         consumer.consume("events", start=0)
+    yield until(lambda: consumer.allocation)
     yield consumer.close()
 
 
