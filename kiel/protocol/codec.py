@@ -180,13 +180,20 @@ def _run_reader(run):
 
 def _part_reader(field, version, compact):
     name = field.name
-    read = _reader(field.kind, version, compact, field.nullable_at(version))
+    nullable = field.nullable_at(version)
+    read = _reader(field.kind, version, compact, nullable or field.lenient)
 
     def step(values, data, at, end):
         values[name], at = read(data, at, end)
         return at
 
-    return step
+    def lenient_step(values, data, at, end):
+        at = step(values, data, at, end)
+        if values[name] is None:
+            values[name] = field.fresh()
+        return at
+
+    return lenient_step if field.lenient and not nullable else step
 
 
 def _tags_reader(cls, version):
