@@ -39,11 +39,6 @@ Partition = collections.namedtuple("Partition", ("leader", "leader_epoch", "repl
 class Cluster(object):
     """Metadata of just the topics that are asked for, kept fresh, and connections that are opened when needed.
 
-    A broker has one connection for each lane that is used. What is slow in one lane (a fetch that waits for
-    records, a JoinGroup that waits for other members) holds up nothing in another; most goes by lane None.
-    ``wants`` is None, or a function (topic's name) that says whether a topic is followed too that nobody
-    asked for by name.
-
     :param addresses: [(host, port)] to start from; they are used again whenever no known broker answers
     :param settings: what each connection needs (kiel.connection.Settings)
     :param reconnect_delay: attempt -> seconds to wait before connecting again to a broker that couldn't be reached
@@ -59,7 +54,6 @@ class Cluster(object):
         self.controller_id = None
         self.cluster_id = None
         self.auto_create = False
-        self.wants = None
         self.on_change = []
         self._addresses = addresses
         self._settings = settings
@@ -108,12 +102,8 @@ class Cluster(object):
 
     def api_versions(self, broker_id, key):
         """(lowest, highest) version of the API that the broker speaks; None if it doesn't, or isn't connected."""
-        found = self._connections.get((broker_id, None))
+        found = self._connections.get(broker_id)
         return found.versions.get(key) if found is not None else None
-
-    def by_readiness(self):
-        """The ids of all brokers: connected ones first, the idlest before."""
-        return sorted(self.brokers, key=self._busyness)
 
     # -- metadata
 
@@ -203,8 +193,9 @@ class Cluster(object):
     def _ask_anyone(self, names):
         """The metadata response of the first broker that gives one: connected ones first, the idlest before."""
         reasons = []
-        for broker_id in self.by_readiness():
-            if (broker_id, None) not in self._connections and self._loop.time() < self._retry_at.get(broker_id, 0):
+        known = sorted(self.brokers, key=self._busyness)
+        for broker_id in known:
+            if broker_id not in self._connections and self._loop.time() < self._retry_at.get(broker_id, 0):
                 continue
             try:
                 chosen = yield self.connection(broker_id)
@@ -222,14 +213,12 @@ class Cluster(object):
         raise gen.Return(response)
 
     def _busyness(self, broker_id):
-        found = self._connections.get((broker_id, None))
+        found = self._connections.get(broker_id)
         return (found is None, found.pending if found is not None else 0, broker_id)
 
     @gen.coroutine
     def _ask(self, chosen, names):
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
-        if self.wants is not None:
-            request.topics = None if chosen.version_for(request) >= 1 else []
         if chosen.version_for(request) >= 4:
             request.allow_auto_topic_creation = self.auto_create
         response = yield chosen.send(request)
@@ -268,9 +257,9 @@ class Cluster(object):
         """Keep a bootstrap connection as that of the broker that is advertised at the same address."""
         for broker in response.brokers:
             same = (broker.host, broker.port) == (chosen.host, chosen.port)
-            if same and chosen.state == "ready" and (broker.node_id, None) not in self._connections:
+            if same and chosen.state == "ready" and broker.node_id not in self._connections:
                 self._reached.add((broker.host, broker.port))
-                self._keep(broker.node_id, None, chosen)
+                self._keep(broker.node_id, chosen)
                 return
         chosen.close()
 
@@ -284,24 +273,12 @@ class Cluster(object):
             }
         self.controller_id, self.cluster_id = response.controller_id, response.cluster_id
         for topic in response.topics:
-            if topic.name in self._tracked or (self.wants is not None and self._is_wanted(topic)):
+            if topic.name in self._tracked:
                 self._update_topic(topic)
-        if self.wants is not None:
-            self._miss((set(self.topics) | self._tracked) - {topic.name for topic in response.topics})
-        for (broker_id, _), used in list(self._connections.items()):
+        for broker_id, used in list(self._connections.items()):
             known = self.brokers.get(broker_id)
             if known is not None and (known.host, known.port) != (used.host, used.port):
                 used.close()
-
-    def _is_wanted(self, topic):
-        return topic.name in self.topics or (not topic.is_internal and self.wants(topic.name))
-
-    def _miss(self, names):
-        """An answer about all topics says nothing of those that don't exist."""
-        for name in names:
-            self.topics.pop(name, None)
-            code = errors.named("UNKNOWN_TOPIC_OR_PARTITION").code
-            self.topic_errors[name] = errors.exception(code, about="topic %s" % name)
 
     def _update_topic(self, topic):
         if topic.error_code:
@@ -324,31 +301,24 @@ class Cluster(object):
 
     # -- connections
 
-    def connection(self, broker_id, lane=None):
+    def connection(self, broker_id):
         """A Future of a Connection to the broker that is ready; calls at the same time share one attempt."""
-        key = (broker_id, lane)
-        if key not in self._opening:
-            future = futures.keep_quiet(self._open(broker_id, lane))
+        if broker_id not in self._opening:
+            future = futures.keep_quiet(self._open(broker_id))
             if future.done():
                 return future
-            self._opening[key] = future
-            future.add_done_callback(lambda _: self._opened(key))
-        return self._opening[key]
+            self._opening[broker_id] = future
+            future.add_done_callback(lambda _: self._opened(broker_id))
+        return self._opening[broker_id]
 
-    def disconnect(self, broker_id, lane):
-        """Close the lane's connection, if there is one; whatever waits on it fails."""
-        found = self._connections.get((broker_id, lane))
-        if found is not None:
-            found.close()
-
-    def _opened(self, key):
+    def _opened(self, broker_id):
         # Nothing is returned: Tornado 5 would wait for a Future that a callback returns, and log its error.
-        del self._opening[key]
+        del self._opening[broker_id]
 
     @gen.coroutine
-    def _open(self, broker_id, lane):
+    def _open(self, broker_id):
         self._check_running()
-        found = self._connections.get((broker_id, lane))
+        found = self._connections.get(broker_id)
         if found is not None:
             raise gen.Return(found)
         pause = self._retry_at.get(broker_id, 0) - self._loop.time()
@@ -370,12 +340,12 @@ class Cluster(object):
         self._check_running(opened)
         self._failures.pop(broker_id, None)
         self._reached.add((broker.host, broker.port))
-        if (broker_id, lane) in self._connections:
+        if broker_id in self._connections:
             # In the meantime a bootstrap connection has turned out to be that broker's.
             opened.close()
         else:
-            self._keep(broker_id, lane, opened)
-        raise gen.Return(self._connections[broker_id, lane])
+            self._keep(broker_id, opened)
+        raise gen.Return(self._connections[broker_id])
 
     def _tell_away(self, broker_id, error):
         """Log a broker that stays out of reach, once; if it is all of them, that is told already."""
@@ -395,18 +365,18 @@ class Cluster(object):
     def _connect(self, host, port):
         return connection.connect(host, port, self._settings, self._alive)
 
-    def _keep(self, broker_id, lane, opened):
-        self._connections[broker_id, lane] = opened
+    def _keep(self, broker_id, opened):
+        self._connections[broker_id] = opened
         self._away_since.pop(broker_id, None)
         if broker_id in self._told_away:
             self._told_away.remove(broker_id)
             log.info("broker %d can be reached again", broker_id)
-        opened.on_fail.append(lambda broken: self._lost(broker_id, lane, broken))
+        opened.on_fail.append(lambda broken: self._lost(broker_id, broken))
 
-    def _lost(self, broker_id, lane, broken):
+    def _lost(self, broker_id, broken):
         log.debug("broker %d: %s", broker_id, broken.cause)
-        if self._connections.get((broker_id, lane)) is broken:
-            del self._connections[broker_id, lane]
+        if self._connections.get(broker_id) is broken:
+            del self._connections[broker_id]
 
     def _check_running(self, opened=None):
         if self.stopped:

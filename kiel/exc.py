@@ -2,7 +2,6 @@
 import six
 
 __all__ = [
-    "AllocationError",
     "AuthorizationError",
     "BrokerConnectionError",
     "BrokerError",
@@ -126,10 +125,6 @@ class ProtocolError(KielError):
             if value is not None
         ]
         super(ProtocolError, self).__init__("%s: %s" % (", ".join(where), reason) if where else reason)
-
-
-class AllocationError(KielError):
-    """How partitions were shared out can't be right; the message names them, or what went wrong."""
 
 
 class RebalanceError(KielError):

@@ -158,10 +158,6 @@ class Client(object):
         """A Future that ends after `seconds`, or when the client closes."""
         return self._closing_bell.wait(0 if self.closing else seconds)
 
-    def wait(self, seconds):
-        """A Future that ends after `seconds`, or when close() is through with everything else."""
-        return self._closing_bell.wait(seconds)
-
     def backoff(self, attempt):
         """Seconds to wait before a request is tried again after failure number `attempt` (from 0)."""
         return backoff.delay(attempt, self.retry_backoff_ms, self.retry_backoff_max_ms, random.random()) / 1000.0
@@ -172,7 +168,7 @@ class Client(object):
         )
 
     @gen.coroutine
-    def send(self, requests, timeout_ms=None, lane=None):
+    def send(self, requests, timeout_ms=None):
         """Send {broker_id: request} and give {broker_id: result}.
 
         Each response goes to this client's ``handle_<api>_response(response)`` as it comes in, with
@@ -180,26 +176,23 @@ class Client(object):
         response, the result is the KielError that says why; where Kafka sends none (produce with acks=0), it is None.
         After the last one, the cluster is healed if a handler set ``heal_cluster`` or a broker couldn't be reached.
 
-        What has a `lane` (kiel.cluster) goes by a connection of its own, and doesn't wait for the healing.
         `timeout_ms` stands in for ``request_timeout_ms``. UnhandledResponseError if there is no such handler,
         UsageError before connect(), after close() and in a forked child.
         """
         self._check_connected()
         for request in requests.values():
             self._handler(request)
-        asked = {broker_id: self._ask(broker_id, request, timeout_ms, lane) for broker_id, request in requests.items()}
+        asked = {broker_id: self._ask(broker_id, request, timeout_ms) for broker_id, request in requests.items()}
         results = yield asked
         if self.heal_cluster:
             self.heal_cluster = False
-            healing = self.cluster.heal()
-            if lane is None:
-                yield healing
+            yield self.cluster.heal()
         raise gen.Return(results)
 
     @gen.coroutine
-    def _ask(self, broker_id, request, timeout_ms, lane):
+    def _ask(self, broker_id, request, timeout_ms):
         try:
-            connection = yield self.cluster.connection(broker_id, lane)
+            connection = yield self.cluster.connection(broker_id)
             response = yield connection.send(request, timeout_ms)
         except (BrokerConnectionError, ProtocolError) as error:
             self.heal_cluster = True

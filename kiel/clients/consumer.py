@@ -28,7 +28,7 @@ def from_json(value):
     return _decode_json(value.decode("utf-8"))
 
 
-def check_topic(topic):
+def _check_topic(topic):
     if not isinstance(topic, six.string_types) or not 0 < len(topic) <= MOST_TOPIC_CHARACTERS:
         raise ConfigurationError(
             "topic has to be a text of 1 to %d characters, not %r" % (MOST_TOPIC_CHARACTERS, topic)
@@ -217,7 +217,7 @@ class BaseConsumer(OffsetLookup):
 
     def _hand_out(self, topic, start, max_records, form):
         self.check_usable()
-        check_topic(topic)
+        _check_topic(topic)
         if max_records is not None:
             settings.whole("max_records", max_records, 1)
         before = self._calls.get(topic)

@@ -82,13 +82,6 @@ class Delivery(object):
             if begun.count and reader.moves == begun.moves:
                 reader.seek(begun.position)
 
-    def take_back(self, places):
-        """Put everything back, and go on without, if anything comes from these (topic, partition)."""
-        if any(begun.count and (reader.topic, reader.partition) in places for reader, begun in self._begun.items()):
-            self.rewind()
-            self._begun.clear()
-            del self.values[:]
-
     @property
     def wants_more(self):
         return self._records_left > 0 and self._bytes_left > 0 and self.error is None

@@ -95,8 +95,7 @@ class Fetcher(object):
         return readers[first:] + readers[:first]
 
     def _unpaused(self, topic):
-        held = self.readers.get(topic, {}).values()
-        return [reader for reader in held if not (reader.paused or reader.leaving)]
+        return [reader for reader in self.readers.get(topic, {}).values() if not reader.paused]
 
     def has_buffered(self, topic):
         """Whether something of the topic can be taken right now."""
@@ -124,15 +123,13 @@ class Fetcher(object):
         return None
 
     def wait(self, topic, seconds):
-        """A Future that ends when something about the topic (None: about any) has changed, or after
-        `seconds`."""
+        """A Future that ends when something about the topic has changed, or after `seconds`."""
         return self._bells.setdefault(topic, futures.Bell()).wait(seconds)
 
     def ring(self, topic):
         """Wake whoever waits for the topic."""
-        for waited_for in (topic, None):
-            if waited_for in self._bells:
-                self._bells[waited_for].ring()
+        if topic in self._bells:
+            self._bells[topic].ring()
 
     def wake(self):
         """Look at the readers again: there is a position, partition or leader that wasn't there before."""

@@ -83,10 +83,9 @@ class PartitionReader(object):
     ``position`` is the offset of the next record to hand out (None until it is known), ``fetch_offset`` that
     of the next to ask the broker for, and ``reset`` the timestamp by which the position has to be found while
     it isn't known (in ms, or EARLIEST or LATEST). ``moves`` counts how often the position was set from
-    outside, and ``start`` is what it was set to last. ``leaving`` says that it is about to be given up:
-    nothing more is handed out. ``error`` is what the application has to hear about this partition, and
-    ``not_before`` the time on the loop's clock before which nothing is asked for it, after ``failures``
-    errors since ``failing_since``.
+    outside. ``error`` is what the application has to hear about this partition, and ``not_before`` the time
+    on the loop's clock before which nothing is asked for it, after ``failures`` errors since
+    ``failing_since``.
     """
 
     def __init__(self, topic, partition, read_committed=False):
@@ -95,8 +94,7 @@ class PartitionReader(object):
         self.fetch_offset = None
         self.reset = None
         self.moves = 0
-        self.start = None
-        self.paused = self.leaving = False
+        self.paused = False
         self.error = None
         self.failures, self.failing_since = 0, None
         self.not_before = 0
@@ -118,7 +116,7 @@ class PartitionReader(object):
 
     def _move(self, position, reset):
         self.moves += 1
-        self.position, self.start, self.reset = position, position, reset
+        self.position, self.reset = position, reset
         self.error, self.not_before = None, 0
         self.failures, self.failing_since = 0, None
         self._drop()

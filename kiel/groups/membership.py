@@ -146,11 +146,6 @@ class Membership(object):
         return min(times) if times else None
 
     @property
-    def giving_up(self):
-        """What is given up as soon as the application has no batch in its hands: it isn't to get more of it."""
-        return self._to_give_up() if self.state == "rebalance announced" else frozenset()
-
-    @property
     def outstanding(self):
         return [action for action in (self._request, self._task) if action is not None]
 

@@ -180,20 +180,13 @@ def _run_reader(run):
 
 def _part_reader(field, version, compact):
     name = field.name
-    nullable = field.nullable_at(version)
-    read = _reader(field.kind, version, compact, nullable or field.lenient)
+    read = _reader(field.kind, version, compact, field.nullable_at(version))
 
     def step(values, data, at, end):
         values[name], at = read(data, at, end)
         return at
 
-    def lenient_step(values, data, at, end):
-        at = step(values, data, at, end)
-        if values[name] is None:
-            values[name] = field.fresh()
-        return at
-
-    return lenient_step if field.lenient and not nullable else step
+    return step
 
 
 def _tags_reader(cls, version):

@@ -31,7 +31,7 @@ class GroupCoordinatorResponse(Response):
         Field("error_code", Int16, until=3),
         Field("error_message", String, since=1, until=3, nullable_since=1, ignorable=True),
         Field("node_id", Int32, until=3),
-        Field("host", String, until=3, lenient=True),
+        Field("host", String, until=3),
         Field("port", Int32, until=3),
         Field("coordinators", Array(Coordinator), since=4),
     )

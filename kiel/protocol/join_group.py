@@ -23,10 +23,10 @@ class JoinGroupResponse(Response):
         Field("error_code", Int16),
         Field("generation_id", Int32, default=-1),
         Field("protocol_type", Nullable(String), since=7, ignorable=True),
-        Field("protocol_name", String, nullable_since=7, lenient=True),
-        Field("leader", String, lenient=True),
+        Field("protocol_name", String, nullable_since=7),
+        Field("leader", String),
         Field("skip_assignment", Boolean, since=9),
-        Field("member_id", String, lenient=True),
+        Field("member_id", String),
         Field("members", Array(JoinGroupResponseMember)),
     )
 

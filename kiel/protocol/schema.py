@@ -34,17 +34,14 @@ class Field(object):
     given, or where the version has no such field (without one: 0, empty, or None for what is Nullable).
     From `nullable_since` on it may be None. With a `tag` it is a tagged field, from `tagged_since` on (by
     default `since`). `ignorable`: it is left out, whatever its value, by a version that can't carry it.
-    `lenient`: a null that may not be there is read as the default (librdkafka's mock cluster has such in
-    answers that are errors).
     """
 
     def __init__(
         self, name, kind, since=0, until=None, default=_UNSET, ignorable=False, nullable_since=None, tag=None,
-        tagged_since=None, lenient=False
+        tagged_since=None
     ):
         self.name, self.since, self.until, self.ignorable = name, since, until, ignorable
         self.kind = kind.of if isinstance(kind, Nullable) else kind
-        self.lenient = lenient
         self.nullable_since = since if isinstance(kind, Nullable) else nullable_since
         self.tag, self.tagged_since = tag, since if tagged_since is None else tagged_since
         if default is not _UNSET:

@@ -10,7 +10,7 @@ class SyncGroupResponse(Response):
         Field("error_code", Int16),
         Field("protocol_type", Nullable(String), since=5, ignorable=True),
         Field("protocol_name", Nullable(String), since=5, ignorable=True),
-        Field("assignment", Bytes, lenient=True),
+        Field("assignment", Bytes),
     )
 
 
