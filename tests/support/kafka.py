@@ -179,6 +179,8 @@ class KafkaServers(object):
             "listeners": "PLAINTEXT://127.0.0.1:%d,CONTROLLER://127.0.0.1:%d" % (port, controller_port),
             "advertised.listeners": "PLAINTEXT://127.0.0.1:%d" % port,
             "log.dirs": self._path(broker_id, "data"),
+            # Tests write records with timestamps of long ago: else they are deleted whenever the broker looks.
+            "log.retention.ms": -1,
             "group.initial.rebalance.delay.ms": 0,
             "offsets.topic.num.partitions": 3,
             "offsets.topic.replication.factor": copies,
