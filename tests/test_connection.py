@@ -578,9 +578,15 @@ def test_a_resolver_that_takes_3_seconds_doesnt_hold_the_loop(monkeypatch):
 
 @on_loop()
 def test_a_resolver_that_takes_too_long(monkeypatch):
-    release = threading.Event()
+    release, released = threading.Event(), threading.Event()
+
+    def answer():
+        release.wait(5)
+        released.set()
+        return []
+
     try:
-        with resolver(monkeypatch, lambda: release.wait(5) and []):
+        with resolver(monkeypatch, answer):
             began = time.time()
             error = yield failure(connection.connect("broker.test", 9092, SETTINGS, set()))
             assert time.time() - began < 1
@@ -588,6 +594,9 @@ def test_a_resolver_that_takes_too_long(monkeypatch):
             assert error.stage == "resolve" and error.address == "broker.test:9092"
     finally:
         release.set()
+    # The resolver's thread hands its answer to the loop, which has to be there still.
+    yield until(released.is_set)
+    yield gen.sleep(0.1)
 
 
 @pytest.mark.parametrize("host", [u"no-such-host.invalid", u"a" * 70, u"a..b", u"caf\u00e9\u2603." + u"x" * 300])

@@ -528,8 +528,14 @@ def test_closing_during_connect():
 
 @on_loop()
 def test_closing_while_a_name_is_being_resolved(monkeypatch):
-    release = threading.Event()
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **kwargs: release.wait(5) and [])
+    release, released = threading.Event(), threading.Event()
+
+    def getaddrinfo(*args, **kwargs):
+        release.wait(5)
+        released.set()
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     try:
         client = Probe("broker.test", connect_timeout_ms=10000)
         connecting = client.connect()
@@ -540,6 +546,9 @@ def test_closing_while_a_name_is_being_resolved(monkeypatch):
         assert time.time() - began < 1
     finally:
         release.set()
+    # The resolver's thread hands its answer to the loop, which has to be there still.
+    yield until(released.is_set)
+    yield gen.sleep(0.1)
 
 
 @on_loop()
