@@ -143,10 +143,6 @@ class Cluster(object):
             return cause
         return DeadlineError("topic %s was not ready within %d ms: %s" % (name, timeout_ms, cause), cause)
 
-    def track(self, name):
-        """Ask for the topic's metadata from the next refresh on."""
-        self._tracked.add(name)
-
     def forget(self, name):
         """Stop asking for the topic's metadata."""
         self._tracked.discard(name)

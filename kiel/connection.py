@@ -109,7 +109,7 @@ class Connection(object):
         self._loop = ioloop.IOLoop.current()
         self._stream = None
         self._opening = None
-        self._conversation = Conversation(settings.client_id, constants.MAX_FRAME_BYTES)
+        self._conversation = Conversation(settings.client_id)
         self._in_flight = collections.OrderedDict()
         self._timer = None
         self._timer_due = None

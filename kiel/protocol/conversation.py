@@ -8,11 +8,11 @@ import struct
 
 import six
 
+from kiel import constants
 from kiel.exc import ProtocolError
 from kiel.protocol.codec import skip_tags
 from kiel.protocol.primitives import String
 
-MAX_FRAME_BYTES = 256 * 1024 * 1024
 LAST_CORRELATION_ID = 0x7FFFFFFF
 
 _length = struct.Struct(">i")
@@ -29,7 +29,7 @@ class Conversation(object):
     called then raises the same error. Responses that were complete before it are still returned.
     """
 
-    def __init__(self, client_id, max_frame_bytes=MAX_FRAME_BYTES, first_correlation_id=0):
+    def __init__(self, client_id, max_frame_bytes=constants.MAX_FRAME_BYTES, first_correlation_id=0):
         client_pieces = []
         _write_client_id(client_pieces, client_id)
         self._client_id = b"".join(client_pieces)
